@@ -1,0 +1,157 @@
+"""The control loop: schedule when rung or each second, reconcile every few seconds, tell workers there is something.
+
+It needs the database, not Redis. Several copies may run: passes take turns by a lock in the database.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+import structlog
+
+from app.broker import CHANNEL_JOURNAL, CHANNEL_WANTED, WAKE_TASK, Bell, Listener, Publisher, celery_app, queue_of
+from app.db import Database
+from app.errors import TrainshedError
+from app.scheduling.reconcile import due_hints, reconcile
+from app.scheduling.run import Placed, Times, schedule
+from app.settings import Settings
+
+log = structlog.get_logger("control")
+
+_REPEAT_HINT_S: Final = 3.0
+_AFTER_FAULT_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds between looks when nobody rings, and between reconciliations."""
+
+    idle_s: float
+    reconcile_s: float
+
+
+class Control:
+    """The loop, with everything it touches handed in. `tell` must not block; `ring` announces journal entries."""
+
+    def __init__(
+        self,
+        database: Database,
+        times: Times,
+        pace: Pace,
+        tell: Callable[[Placed], None],
+        ring: Callable[[str], None],
+    ) -> None:
+        self._database = database
+        self._times = times
+        self._pace = pace
+        self._tell = tell
+        self._ring = ring
+        self._bell = threading.Event()
+        self._stop = threading.Event()
+
+    def wake(self) -> None:
+        """Ask for a pass now; may be called from any thread or a signal handler."""
+        self._bell.set()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._bell.set()
+
+    def run(self) -> None:
+        """Work until `stop`; a fault of the database is logged once per second and never ends the loop."""
+        next_reconcile = 0.0
+        while not self._stop.is_set():
+            # Cleared before the work, so that a ring during it is not lost.
+            rung = self._bell.is_set()
+            self._bell.clear()
+            try:
+                self.pass_once()
+                if rung or time.monotonic() >= next_reconcile:
+                    self.tell_again()
+                if time.monotonic() >= next_reconcile:
+                    self.reconcile_once()
+                    next_reconcile = time.monotonic() + self._pace.reconcile_s
+            except TrainshedError as error:
+                log.warning("pass_failed", code=error.code, error=str(error))
+                self._stop.wait(_AFTER_FAULT_S)
+            except Exception:
+                log.exception("pass_failed")
+                self._stop.wait(_AFTER_FAULT_S)
+            self._bell.wait(self._pace.idle_s)
+
+    def pass_once(self) -> list[Placed]:
+        placed = schedule(self._database, self._times)
+        for placement in placed:
+            log.info("placed", job_id=placement.job_id, attempt=placement.attempt, worker_id=placement.worker_id)
+            self._tell(placement)
+            self._ring(placement.job_id)
+        return placed
+
+    def tell_again(self) -> None:
+        for hint in due_hints(self._database, _REPEAT_HINT_S):
+            self._tell(hint)
+
+    def reconcile_once(self) -> None:
+        settled = reconcile(self._database, self._times)
+        for item in settled:
+            log.warning("attempt_settled", job_id=item.job_id, attempt=item.attempt, cause=item.cause.value)
+            self._ring(item.job_id)
+        if settled:
+            self.wake()
+
+
+def times_of(settings: Settings) -> Times:
+    return Times(claim_s=settings.claim_s, lease_s=settings.lease_s, offline_after_s=max(3 * settings.heartbeat_s, 3.0))
+
+
+def main(settings: Settings) -> None:
+    """Run the loop until SIGTERM or SIGINT."""
+    database = Database(settings.effective_database_url, synchronous=settings.sqlite_synchronous, pool_size=5)
+    url = settings.broker_url or None
+    bell = Bell(url)
+    hints: Publisher | None = None
+    if url is not None:
+        app = celery_app(url)
+
+        def send(placement: Placed) -> None:
+            arguments = [placement.job_id, placement.attempt]
+            app.send_task(WAKE_TASK, args=arguments, queue=queue_of(placement.worker_id), retry=False)
+
+        hints = Publisher("hints", send)
+        hints.start()
+
+    def tell(placement: Placed) -> None:
+        if hints is not None:
+            hints.hand_in(placement)
+
+    control = Control(
+        database,
+        times_of(settings),
+        Pace(idle_s=settings.control_idle_s, reconcile_s=settings.reconcile_s),
+        tell=tell,
+        ring=lambda job_id: bell.ring(CHANNEL_JOURNAL, job_id),
+    )
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        control.stop()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    listener = Listener(url, [CHANNEL_WANTED], lambda _channel, _text: control.wake(), control.wake) if url else None
+    bell.start()
+    if listener is not None:
+        listener.start()
+    log.info("control_ready")
+    try:
+        control.run()
+    finally:
+        if listener is not None:
+            listener.stop()
+        if hints is not None:
+            hints.stop()
+        bell.stop()
+        database.dispose()

@@ -1,0 +1,1 @@
+"""Hosts, workers, devices and the leases on them."""

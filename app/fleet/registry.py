@@ -1,0 +1,162 @@
+"""What a host says of itself: registration, heartbeat, leaving."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from app import ids
+from app.errors import Conflict
+from app.fleet.models import Device, Lease, Worker
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """One start of one host's worker. `frameworks` maps a name to `{"version": …, "interpreter": …}`."""
+
+    host_id: str
+    host_name: str
+    instance: str
+    boot_id: str
+    version: str
+    frameworks: Mapping[str, Any]
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """A device as the inventory found it; `kind` is `cuda` or `cpu` (a simulated card is `cuda` and `simulated`)."""
+
+    id: str
+    kind: str
+    name: str
+    position: int
+    pci_bus_id: str | None = None
+    memory_bytes: int | None = None
+    threads: int = 1
+    simulated: bool = False
+    health: str = "ok"
+    reason: str | None = None
+
+
+class DeviceElsewhere(Conflict):
+    """Another host holds a lease on a device with this id; two hosts must not share an id."""
+
+    code = "device_elsewhere"
+
+
+@dataclass(frozen=True)
+class Beat:
+    """The database's answer to a heartbeat; `current` is False when another instance took this host over."""
+
+    current: bool
+    renewed: set[tuple[str, int]] = field(default_factory=set)
+
+
+def register(session: Session, facts: WorkerFacts, devices: Sequence[DeviceFacts], now: datetime) -> str:
+    """Record the host, its worker's new instance and its devices; answers the worker's id, which the host keeps.
+
+    Raises:
+        DeviceElsewhere: a device id is leased by another host.
+    """
+    worker = session.execute(select(Worker).where(Worker.host_id == facts.host_id).with_for_update()).scalar()
+    if worker is None:
+        worker = Worker(id=ids.new_id("wrk"), host_id=facts.host_id, cordoned=False)
+        session.add(worker)
+    worker.host_name = facts.host_name
+    worker.instance = facts.instance
+    worker.boot_id = facts.boot_id
+    worker.version = facts.version
+    worker.frameworks = dict(facts.frameworks)
+    worker.state = "online"
+    worker.reason = facts.reason
+    worker.started_at = now
+    worker.heartbeat_at = now
+    session.flush()
+    record_devices(session, worker.id, devices, now)
+    return worker.id
+
+
+def record_devices(session: Session, worker_id: str, devices: Sequence[DeviceFacts], now: datetime) -> None:
+    """Write what the host has now; what it had before and has no longer stays, marked `gone`."""
+    present = {device.id for device in devices}
+    known = {
+        row.id: row
+        for row in session.execute(
+            select(Device).where((Device.worker_id == worker_id) | Device.id.in_(present))
+        ).scalars()
+    }
+    for row in known.values():
+        if row.worker_id == worker_id and row.id not in present:
+            row.health, row.reason = "gone", "The host no longer lists this device."
+    for facts in devices:
+        row = known.get(facts.id) or Device(id=facts.id, epoch=0)
+        if row.worker_id not in (None, worker_id):
+            _move_host(session, row, worker_id)
+        row.worker_id, row.position, row.kind, row.name = worker_id, facts.position, facts.kind, facts.name
+        row.pci_bus_id, row.memory_bytes = facts.pci_bus_id, facts.memory_bytes
+        row.threads, row.simulated = facts.threads, facts.simulated
+        row.health, row.reason, row.seen_at = facts.health, facts.reason, now
+        session.add(row)
+    session.flush()
+
+
+def _move_host(session: Session, row: Device, worker_id: str) -> None:
+    held = session.execute(
+        select(func.count()).select_from(Lease).where(Lease.device_id == row.id, Lease.worker_id != worker_id)
+    ).scalar_one()
+    if held:
+        raise DeviceElsewhere(
+            f"Device {row.id} is leased by worker {row.worker_id}. Each host needs device ids of its own; "
+            "two hosts with one machine id need TRAINSHED_HOST_ID, for example TRAINSHED_HOST_ID=gpu-box-2."
+        )
+
+
+def heartbeat(session: Session, worker_id: str, instance: str, now: datetime, lease_s: float) -> Beat:
+    """Say that this instance lives, and move the end of every lease that it still holds to `now + lease_s`.
+
+    A lease that has ended already is not revived: its device may be somebody else's by now.
+    """
+    found = session.execute(
+        update(Worker)
+        .where(Worker.id == worker_id, Worker.instance == instance)
+        .values(heartbeat_at=now, state="online")
+        .returning(Worker.id)
+    ).scalar()
+    if found is None:
+        return Beat(current=False)
+    rows = session.execute(
+        update(Lease)
+        .where(Lease.worker_id == worker_id, Lease.expires_at > now)
+        .values(expires_at=now + timedelta(seconds=lease_s))
+        .returning(Lease.job_id, Lease.attempt)
+    ).all()
+    return Beat(current=True, renewed={(row.job_id, row.attempt) for row in rows})
+
+
+def set_offline(session: Session, worker_id: str, instance: str, now: datetime) -> None:
+    """Leave in good order: nothing new is placed here until the next registration."""
+    session.execute(
+        update(Worker)
+        .where(Worker.id == worker_id, Worker.instance == instance)
+        .values(state="offline", heartbeat_at=now)
+    )
+
+
+def set_cordoned(session: Session, worker_id: str, *, cordoned: bool) -> bool:
+    """Stop or allow new placements; False when there is no such worker."""
+    changed = session.execute(
+        update(Worker).where(Worker.id == worker_id).values(cordoned=cordoned).returning(Worker.id)
+    ).scalar()
+    return changed is not None
+
+
+def release(session: Session, job_id: str, attempt: int) -> int:
+    """Free the devices of one attempt; harmless when repeated. Answers how many were held."""
+    freed = session.execute(
+        delete(Lease).where(Lease.job_id == job_id, Lease.attempt == attempt).returning(Lease.device_id)
+    ).all()
+    return len(freed)

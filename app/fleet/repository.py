@@ -1,0 +1,98 @@
+"""The fleet as the scheduler and the API see it: hosts, their devices, and who holds what."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.fleet.models import Device, Lease, Worker
+
+
+@dataclass(frozen=True)
+class DeviceView:
+    """One device; `free` means it can be leased now: healthy and held by nobody."""
+
+    id: str
+    kind: str
+    name: str
+    position: int
+    memory_bytes: int | None
+    pci_bus_id: str | None
+    simulated: bool
+    health: str
+    reason: str | None
+    threads: int = 1
+    epoch: int = 0
+    job_id: str | None = None
+    attempt: int | None = None
+    expires_at: datetime | None = None
+
+    @property
+    def usable(self) -> bool:
+        return self.health == "ok"
+
+    @property
+    def free(self) -> bool:
+        return self.usable and self.job_id is None
+
+
+@dataclass(frozen=True)
+class HostView:
+    """One host; `online` when its worker was heard within the time given to `fleet`."""
+
+    worker_id: str
+    host_id: str
+    host_name: str
+    online: bool
+    cordoned: bool
+    reason: str | None
+    frameworks: frozenset[str]
+    devices: tuple[DeviceView, ...]
+    version: str = ""
+    started_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+
+
+def fleet(session: Session, now: datetime, offline_after_s: float) -> list[HostView]:
+    """Every host ever registered with its devices, in a fixed order (host id, then device position)."""
+    held = {lease.device_id: lease for lease in session.execute(select(Lease)).scalars()}
+    devices: dict[str, list[DeviceView]] = {}
+    for row in session.execute(select(Device).order_by(Device.kind.desc(), Device.position, Device.id)).scalars():
+        devices.setdefault(row.worker_id, []).append(_device(row, held.get(row.id)))
+    heard = now - timedelta(seconds=offline_after_s)
+    return [
+        HostView(
+            worker_id=worker.id,
+            host_id=worker.host_id,
+            host_name=worker.host_name,
+            online=worker.state == "online" and worker.heartbeat_at >= heard,
+            cordoned=worker.cordoned,
+            reason=worker.reason,
+            frameworks=frozenset(worker.frameworks),
+            devices=tuple(devices.get(worker.id, ())),
+            version=worker.version,
+            started_at=worker.started_at,
+            heartbeat_at=worker.heartbeat_at,
+        )
+        for worker in session.execute(select(Worker).order_by(Worker.host_id)).scalars()
+    ]
+
+
+def _device(row: Device, lease: Lease | None) -> DeviceView:
+    return DeviceView(
+        id=row.id,
+        kind=row.kind,
+        name=row.name,
+        position=row.position,
+        memory_bytes=row.memory_bytes,
+        pci_bus_id=row.pci_bus_id,
+        simulated=row.simulated,
+        health=row.health,
+        reason=row.reason,
+        threads=row.threads,
+        epoch=row.epoch,
+        job_id=lease.job_id if lease else None,
+        attempt=lease.attempt if lease else None,
+        expires_at=lease.expires_at if lease else None,
+    )

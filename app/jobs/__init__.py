@@ -1,0 +1,1 @@
+"""A job from submit to its final state: states, causes, attempts, the journal."""

@@ -1,0 +1,144 @@
+"""How an attempt ends, and what its end makes of the job: done, failed, cancelled, paused, or another try."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from app.errors import Cause
+from app.fleet import registry
+from app.jobs.causes import CAUSES, Budget
+from app.jobs.lifecycle import lock_job, move
+from app.jobs.models import Attempt, Job
+from app.jobs.states import ACTIVE, JobState, StopRequest
+
+_MAX_BACKOFF_S: Final = 60.0
+_DETAIL_CHARACTERS: Final = 4000
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended; `cause` is None only when it succeeded or left because it was asked to."""
+
+    succeeded: bool
+    cause: Cause | None = None
+    detail: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    max_rss_bytes: int | None = None
+    final_metrics: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of the job, and which counters grow."""
+
+    state: JobState
+    cause: Cause | None
+    failures: int
+    losses: int
+    wait_s: float = 0.0
+
+
+def judge(job: Job, ending: Ending) -> Verdict:
+    """Decide by the stop request first, then by success, then by the budget of the cause.
+
+    An accepted cancel always ends `cancelled`, even when training had just finished; a pause never undoes a success.
+    """
+    stop = StopRequest(job.stop_requested) if job.stop_requested else None
+    if stop is StopRequest.CANCEL:
+        return Verdict(JobState.CANCELLED, None, job.failures, job.losses)
+    if ending.succeeded:
+        return Verdict(JobState.SUCCEEDED, None, job.failures, job.losses)
+    if stop is StopRequest.PAUSE:
+        return Verdict(JobState.PAUSED, None, job.failures, job.losses)
+    return _by_budget(job, ending.cause or Cause.DRAINED)
+
+
+def _by_budget(job: Job, cause: Cause) -> Verdict:
+    budget = CAUSES[cause].budget
+    failures, losses = job.failures, job.losses
+    if budget is Budget.NONE:
+        return Verdict(JobState.QUEUED, cause, failures, losses)
+    if budget is Budget.FAILURES:
+        failures += 1
+        spent, allowed = failures, job.retry_failures
+    else:
+        losses += 1
+        spent, allowed = losses, job.retry_losses
+    if spent > allowed:
+        return Verdict(JobState.FAILED, cause, failures, losses)
+    wait_s = 0.0 if spent == 1 else min(2.0 ** (spent - 1), _MAX_BACKOFF_S)
+    return Verdict(JobState.QUEUED, cause, failures, losses, wait_s)
+
+
+def end_attempt(session: Session, job_id: str, attempt: int, ending: Ending, now: datetime) -> JobState | None:
+    """End the attempt, free its devices and move the job on; None when the writer is stale (devices are freed anyway).
+
+    A job that goes back to the queue keeps its place (`queued_at`); from the second try of one budget on it waits
+    2, 4, 8 … 60 s before it may start.
+    """
+    job = lock_job(session, job_id)
+    if job is None or job.attempt != attempt or JobState(job.state) not in ACTIVE:
+        registry.release(session, job_id, attempt)
+        return None
+    verdict = judge(job, ending)
+    started_at = _close_attempt(session, job_id, attempt, ending, now)
+    fields: dict[str, Any] = {
+        "phase": None,
+        "cause": verdict.cause.value if verdict.cause and verdict.state is JobState.FAILED else None,
+        "cause_detail": _detail(verdict, ending) if verdict.state is JobState.FAILED else None,
+        "failures": verdict.failures,
+        "losses": verdict.losses,
+        "run_s": job.run_s + ((now - started_at).total_seconds() if started_at else 0.0),
+    }
+    if verdict.state is JobState.QUEUED:
+        fields["not_before"] = now + timedelta(seconds=verdict.wait_s) if verdict.wait_s else job.not_before
+    if verdict.state in (JobState.QUEUED, JobState.PAUSED):
+        fields["stop_requested"] = None
+    if verdict.state is JobState.SUCCEEDED and ending.final_metrics:
+        fields["last_metrics"] = {**(job.last_metrics or {}), **ending.final_metrics}
+    move(
+        session,
+        job_id,
+        verdict.state,
+        attempt=attempt,
+        now=now,
+        facts={
+            "cause": verdict.cause.value if verdict.cause else None,
+            "message": _detail(verdict, ending),
+            "exit_code": ending.exit_code,
+            "signal": ending.signal,
+        },
+        fields=fields,
+    )
+    registry.release(session, job_id, attempt)
+    return verdict.state
+
+
+def _close_attempt(session: Session, job_id: str, attempt: int, ending: Ending, now: datetime) -> datetime | None:
+    return session.execute(
+        update(Attempt)
+        .where(Attempt.job_id == job_id, Attempt.number == attempt)
+        .values(
+            ended_at=now,
+            cause=ending.cause.value if ending.cause else None,
+            detail=(ending.detail or "")[:_DETAIL_CHARACTERS] or None,
+            exit_code=ending.exit_code,
+            signal=ending.signal,
+            max_rss_bytes=ending.max_rss_bytes,
+        )
+        .returning(Attempt.started_at)
+        .execution_options(synchronize_session=False)
+    ).scalar()
+
+
+def _detail(verdict: Verdict, ending: Ending) -> str | None:
+    if verdict.cause is None:
+        return None
+    sentence = CAUSES[verdict.cause].sentence
+    detail = (ending.detail or "").strip()[:_DETAIL_CHARACTERS]
+    return f"{sentence} {detail}" if detail else sentence

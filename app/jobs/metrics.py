@@ -1,0 +1,69 @@
+"""Series of a job, read back from its journal: a report carries arrays, so a million points are a few thousand rows."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from sqlalchemy import Text, select, type_coerce
+from sqlalchemy.orm import Session
+
+from app.jobs.models import JournalRow
+from app.series.downsample import downsample
+from app.series.nonfinite import from_json
+
+
+@dataclass
+class Series:
+    """Points of one name in order of step; arrays of one length. Values may be the strings of non-finite numbers."""
+
+    step: list[int] = field(default_factory=list)
+    epoch: list[int] = field(default_factory=list)
+    value: list[float | str] = field(default_factory=list)
+    attempt: list[int] = field(default_factory=list)
+    total: int = 0
+
+
+def series(session: Session, job_id: str, names: frozenset[str] | None, max_points: int) -> dict[str, Series]:
+    """Every series (or the named ones), at most `max_points` each, extremes kept.
+
+    A later attempt that starts again hides the points of earlier attempts from its own first step on; the journal
+    keeps them.
+    """
+    found: dict[str, Series] = {}
+    query = (
+        select(JournalRow.attempt, type_coerce(JournalRow.data, Text))
+        .where(JournalRow.job_id == job_id, JournalRow.kind == "metric")
+        .order_by(JournalRow.seq)
+    )
+    for attempt, text in session.connection().execute(query):
+        for name, points in orjson.loads(text).get("points", {}).items():
+            if names is None or name in names:
+                _extend(found.setdefault(name, Series()), attempt, points)
+    return {name: _thin(points, max_points) for name, points in sorted(found.items())}
+
+
+def _extend(target: Series, attempt: int, points: dict[str, list[Any]]) -> None:
+    steps = points["step"]
+    if target.attempt and steps and target.attempt[-1] != attempt:
+        keep = sum(1 for step in target.step if step < steps[0])
+        for column in (target.step, target.epoch, target.value, target.attempt):
+            del column[keep:]
+    target.step.extend(steps)
+    target.epoch.extend(points["epoch"])
+    target.value.extend(points["value"])
+    target.attempt.extend([attempt] * len(steps))
+
+
+def _thin(points: Series, max_points: int) -> Series:
+    total = len(points.step)
+    if total <= max_points:
+        points.total = total
+        return points
+    kept = downsample(points.step, [from_json(value) for value in points.value], max_points)
+    return Series(
+        step=[points.step[i] for i in kept],
+        epoch=[points.epoch[i] for i in kept],
+        value=[points.value[i] for i in kept],
+        attempt=[points.attempt[i] for i in kept],
+        total=total,
+    )

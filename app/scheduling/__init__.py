@@ -1,0 +1,1 @@
+"""Which job starts where: a pure plan, and one transaction around it."""

@@ -1,0 +1,105 @@
+"""Which waiting job starts where: a pure function of the queue, the fleet and the time.
+
+Order: priority class, then age. A job gains one class for every six hours it waits, so nothing starves. A job gets all
+its devices at once on one host. The first job of a kind that does not fit holds back every later job that would use
+the hosts it waits for: without an estimate of run times, letting smaller jobs pass would starve the large ones.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from app.fleet.repository import DeviceView, HostView
+
+AGE_CLASS_S: Final = 6 * 3600.0
+
+
+@dataclass(frozen=True)
+class WaitingJob:
+    """What the plan needs to know of a queued job; memory is the least that each device must have, in bytes."""
+
+    id: str
+    framework: str
+    device_type: str
+    device_count: int
+    priority: int
+    queued_at: datetime
+    not_before: datetime | None = None
+    min_device_memory_bytes: int | None = None
+    device_name: str | None = None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A job, the host it goes to, and exactly `device_count` devices of that host."""
+
+    job_id: str
+    worker_id: str
+    device_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Placements in the order in which they were decided."""
+
+    placements: list[Placement] = field(default_factory=list)
+
+
+def order_of(job: WaitingJob, now: datetime) -> tuple[int, datetime, str]:
+    """The sort key of the queue: higher class first, then the longer wait, then the id."""
+    waited_s = max(0.0, (now - job.queued_at).total_seconds())
+    return (-(job.priority + int(waited_s // AGE_CLASS_S)), job.queued_at, job.id)
+
+
+def suits(job: WaitingJob, device: DeviceView) -> bool:
+    """Whether the device is of the kind, memory and name that the job asks for, free or not."""
+    if device.kind != job.device_type:
+        return False
+    wanted_bytes = job.min_device_memory_bytes
+    if wanted_bytes is not None and (device.memory_bytes is None or device.memory_bytes < wanted_bytes):
+        return False
+    return job.device_name is None or job.device_name.casefold() in device.name.casefold()
+
+
+def suitable(job: WaitingJob, host: HostView) -> list[DeviceView]:
+    """The host's devices that could serve the job once they are free."""
+    return [device for device in host.devices if device.usable and suits(job, device)]
+
+
+def accepts(job: WaitingJob, host: HostView) -> bool:
+    """Whether the host takes new jobs of this framework now."""
+    return host.online and not host.cordoned and job.framework in host.frameworks
+
+
+def plan(waiting: Iterable[WaitingJob], fleet: Sequence[HostView], now: datetime) -> Plan:
+    """Place what fits, in order; never two jobs on one device, never half of a job's devices."""
+    taken: set[str] = set()
+    held_back: set[tuple[str, str]] = set()
+    placements: list[Placement] = []
+    for job in sorted(waiting, key=lambda j: order_of(j, now)):
+        if job.not_before is not None and job.not_before > now:
+            continue
+        hosts = [host for host in fleet if accepts(job, host) and len(suitable(job, host)) >= job.device_count]
+        placement = _place(job, [host for host in hosts if (host.worker_id, job.device_type) not in held_back], taken)
+        if placement is None:
+            held_back.update((host.worker_id, job.device_type) for host in hosts)
+            continue
+        taken.update(placement.device_ids)
+        placements.append(placement)
+    return Plan(placements)
+
+
+def _place(job: WaitingJob, hosts: Sequence[HostView], taken: set[str]) -> Placement | None:
+    """The tightest fit: the host with the fewest free devices left over, and on it the smallest devices that suit."""
+    best: tuple[int, int, Placement] | None = None
+    for index, host in enumerate(hosts):
+        free = [device for device in suitable(job, host) if device.free and device.id not in taken]
+        if len(free) < job.device_count:
+            continue
+        free.sort(key=lambda device: (device.memory_bytes or 0, device.position, device.id))
+        chosen = tuple(device.id for device in free[: job.device_count])
+        rank = (len(free) - job.device_count, index, Placement(job.id, host.worker_id, chosen))
+        if best is None or rank[:2] < best[:2]:
+            best = rank
+    return best[2] if best else None

@@ -1,0 +1,121 @@
+"""One scheduling pass: read queue and fleet, plan, and write the placements, in one transaction.
+
+Passes take turns by a lock in the database, so several control processes may run. The lease's primary key is the
+device: if the plan were ever wrong, the database would refuse the second holder and roll everything back.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
+
+from app.db import Database, lock_key
+from app.fleet.models import Device, Lease
+from app.fleet.repository import DeviceView, HostView, fleet
+from app.jobs.lifecycle import move
+from app.jobs.models import Attempt, AttemptNode, Job
+from app.jobs.states import JobState
+from app.scheduling.plan import Placement, plan
+from app.scheduling.queue import any_waiting, waiting_jobs
+
+PASS_LOCK: Final = 7_301_002
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds: how long a worker has to claim, how long a lease lasts, when a silent host counts as offline."""
+
+    claim_s: float
+    lease_s: float
+    offline_after_s: float
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A placement that is committed; its worker is to be told."""
+
+    job_id: str
+    attempt: int
+    worker_id: str
+
+
+def schedule(database: Database, times: Times) -> list[Placed]:
+    """Run one pass; answers what was placed. Cheap when nothing waits."""
+    with database.read() as session:
+        if not any_waiting(session):
+            return []
+    with database.write() as session:
+        lock_key(session, PASS_LOCK)
+        now = database.now(session)
+        hosts = fleet(session, now, times.offline_after_s)
+        decided = plan(waiting_jobs(session), hosts, now)
+        placed = [_write(session, placement, hosts, now, times) for placement in decided.placements]
+        return [placement for placement in placed if placement is not None]
+
+
+def _write(session: Session, placement: Placement, hosts: list[HostView], now: datetime, times: Times) -> Placed | None:
+    host = next(host for host in hosts if host.worker_id == placement.worker_id)
+    devices = {device.id: device for device in host.devices}
+    chosen = [devices[device_id] for device_id in placement.device_ids]
+    before = session.execute(select(Job.attempt).where(Job.id == placement.job_id)).scalar_one()
+    number = before + 1
+    moved = move(
+        session,
+        placement.job_id,
+        JobState.STARTING,
+        attempt=before,
+        next_attempt=number,
+        now=now,
+        facts={"worker": host.host_name, "devices": list(placement.device_ids)},
+        fields={"cause": None, "cause_detail": None},
+    )
+    if not moved:
+        return None
+    claim_by = now + timedelta(seconds=times.claim_s)
+    session.execute(
+        insert(Attempt).values(job_id=placement.job_id, number=number, placed_at=now, claim_by=claim_by, hinted_at=now)
+    )
+    session.execute(
+        insert(AttemptNode).values(
+            job_id=placement.job_id,
+            attempt=number,
+            worker_id=placement.worker_id,
+            devices=[_device_json(device) for device in chosen],
+        )
+    )
+    for device in sorted(chosen, key=lambda d: d.id):
+        _lease(session, device, placement, number, now + timedelta(seconds=times.lease_s))
+    return Placed(placement.job_id, number, placement.worker_id)
+
+
+def _lease(session: Session, device: DeviceView, placement: Placement, number: int, expires_at: datetime) -> None:
+    epoch = session.execute(
+        update(Device)
+        .where(Device.id == device.id)
+        .values(epoch=Device.epoch + 1)
+        .returning(Device.epoch)
+        .execution_options(synchronize_session=False)
+    ).scalar_one()
+    session.execute(
+        insert(Lease).values(
+            device_id=device.id,
+            worker_id=placement.worker_id,
+            job_id=placement.job_id,
+            attempt=number,
+            epoch=epoch,
+            expires_at=expires_at,
+        )
+    )
+
+
+def _device_json(device: DeviceView) -> dict[str, object]:
+    return {
+        "id": device.id,
+        "kind": device.kind,
+        "name": device.name,
+        "pci_bus_id": device.pci_bus_id,
+        "memory_bytes": device.memory_bytes,
+        "simulated": device.simulated,
+    }

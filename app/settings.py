@@ -1,0 +1,129 @@
+"""All settings, read once from `TRAINSHED_*` at a composition root; lower layers get values, never this object.
+
+Every setting can also come from a file named by `TRAINSHED_<NAME>_FILE` (secrets of a compose deployment). An unknown
+`TRAINSHED_` variable is an error, so that a misspelt one is not silently ignored.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from app.errors import TrainshedError
+
+PREFIX = "TRAINSHED_"
+# Read by tools beside the server: the client's address and key.
+CLIENT_VARIABLES = frozenset({"TRAINSHED_URL", "TRAINSHED_KEY"})
+
+
+class InvalidSettings(TrainshedError):
+    """The environment asks for something impossible; the process must not start."""
+
+    code = "invalid_settings"
+
+
+class Settings(BaseModel):
+    """One field per `TRAINSHED_*` variable; durations are seconds, sizes are bytes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    home: Path = Field(default_factory=lambda: Path.home() / ".trainshed")
+    database_url: str = ""
+    broker_url: str = ""
+    storage_url: str = ""
+    run_dir: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]", "::1")
+
+    host_id: str = ""
+    devices: Literal["auto", "cuda", "cpu"] = "auto"
+    simulated_inventory: Path | None = None
+    cpu_slots: int | None = Field(default=None, ge=0, le=1024)
+    interpreters: dict[str, Path] = Field(default_factory=dict)
+
+    heartbeat_s: float = Field(default=5.0, gt=0)
+    lease_s: float = Field(default=60.0, gt=0)
+    lease_margin_s: float = Field(default=10.0, gt=0)
+    claim_s: float = Field(default=15.0, gt=0)
+    stop_grace_s: float = Field(default=15.0, gt=0)
+    control_idle_s: float = Field(default=1.0, gt=0)
+    reconcile_s: float = Field(default=3.0, gt=0)
+    report_interval_s: float = Field(default=0.5, gt=0)
+
+    max_upload_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
+    max_body_bytes: int = Field(default=1024 * 1024, gt=0)
+    max_log_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
+    max_queued_jobs: int = Field(default=10_000, gt=0)
+    sqlite_synchronous: Literal["full", "normal"] = "full"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _split_hosts(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("interpreters", mode="before")
+    @classmethod
+    def _decode_interpreters(cls, value: object) -> object:
+        try:
+            return json.loads(value) if isinstance(value, str) else value
+        except ValueError as error:
+            raise ValueError('must be JSON, for example {"torch": "/opt/torch/bin/python"}') from error
+
+    @model_validator(mode="after")
+    def _times_fit_together(self) -> Self:
+        if self.heartbeat_s * 3 > self.lease_s - self.lease_margin_s:
+            raise ValueError(
+                "TRAINSHED_LEASE_S less TRAINSHED_LEASE_MARGIN_S must be at least three times TRAINSHED_HEARTBEAT_S, "
+                "for example TRAINSHED_LEASE_S=60, TRAINSHED_LEASE_MARGIN_S=10, TRAINSHED_HEARTBEAT_S=5"
+            )
+        if self.heartbeat_s > self.claim_s:
+            raise ValueError("TRAINSHED_CLAIM_S must be at least TRAINSHED_HEARTBEAT_S, which carries lost placements")
+        return self
+
+    @property
+    def effective_database_url(self) -> str:
+        return self.database_url or f"sqlite:///{self.home / 'trainshed.db'}"
+
+    @property
+    def effective_storage_url(self) -> str:
+        return self.storage_url or f"file://{self.home / 'storage'}"
+
+    @property
+    def effective_run_dir(self) -> Path:
+        """Locks, sockets and work folders: local disk, shared by everything that runs on this host."""
+        return self.run_dir or self.home / "run"
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read and check the environment.
+
+    Raises:
+        InvalidSettings: names each variable, what is wrong with it, and what is known.
+    """
+    source = dict(os.environ if environ is None else environ)
+    known = {f"{PREFIX}{name.upper()}": name for name in Settings.model_fields}
+    values: dict[str, object] = {}
+    for variable, text in source.items():
+        if not variable.startswith(PREFIX) or variable in CLIENT_VARIABLES:
+            continue
+        name = known.get(variable.removesuffix("_FILE") if variable not in known else variable)
+        if name is None:
+            raise InvalidSettings(f"{variable} is not a setting. Known: {', '.join(sorted(known))}.")
+        values[name] = _read_secret(variable, text) if variable not in known else text
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        lines = [f"{PREFIX}{'_'.join(str(p) for p in e['loc']).upper()}: {e['msg']}" for e in error.errors()]
+        raise InvalidSettings("The settings are not valid. " + "; ".join(lines)) from error
+
+
+def _read_secret(variable: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise InvalidSettings(f"{variable} names a file that cannot be read: {error.strerror}.") from error

@@ -1,0 +1,117 @@
+"""A host registers, beats, restarts and leaves."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.db import Database
+from app.fleet.models import Device, Lease, Worker
+from app.fleet.registry import (
+    DeviceElsewhere,
+    DeviceFacts,
+    WorkerFacts,
+    heartbeat,
+    register,
+    set_cordoned,
+    set_offline,
+)
+from app.fleet.repository import HostView, fleet
+from tests.fakes import START, FakeClock
+from tests.jobs.placing import make_scene
+
+FACTS = WorkerFacts(
+    host_id="box-1", host_name="box", instance="i-1", boot_id="b-1", version="1", frameworks={"torch": {"version": "2"}}
+)
+CARD = DeviceFacts(id="GPU-1", kind="cuda", name="Card", position=0, memory_bytes=16, pci_bus_id="00000000:01:00.0")
+
+
+def add(database: Database, facts: WorkerFacts = FACTS, *devices: DeviceFacts) -> str:
+    with database.write() as session:
+        return register(session, facts, devices, START)
+
+
+def view(database: Database, clock: FakeClock) -> list[HostView]:
+    with database.read() as session:
+        return fleet(session, clock.now(), offline_after_s=15)
+
+
+class TestRegister:
+    def test_a_host_keeps_its_worker_id_over_restarts(self, database: Database, clock: FakeClock) -> None:
+        first = add(database, FACTS, CARD)
+        again = add(database, replace(FACTS, instance="i-2"), CARD)
+        assert first == again
+        (host,) = view(database, clock)
+        assert (host.host_id, host.online, host.frameworks) == ("box-1", True, frozenset({"torch"}))
+        assert [(d.id, d.free, d.pci_bus_id) for d in host.devices] == [("GPU-1", True, "00000000:01:00.0")]
+
+    def test_a_device_that_vanished_stays_known_and_is_not_usable(self, database: Database, clock: FakeClock) -> None:
+        add(database, FACTS, CARD, replace(CARD, id="GPU-2", position=1))
+        add(database, replace(FACTS, instance="i-2"), CARD)
+        (host,) = view(database, clock)
+        assert {d.id: (d.health, d.free) for d in host.devices} == {"GPU-1": ("ok", True), "GPU-2": ("gone", False)}
+
+    def test_a_device_may_move_to_another_host_unless_it_is_leased(self, database: Database, clock: FakeClock) -> None:
+        scene = make_scene(database, clock)
+        other = replace(FACTS, host_id="box-2")
+        scene.run()
+        with pytest.raises(DeviceElsewhere, match="TRAINSHED_HOST_ID"):
+            add(database, other, replace(CARD, id="host-a-0"))
+        with database.write() as session:
+            session.query(Lease).delete()
+        worker_id = add(database, other, replace(CARD, id="host-a-0"))
+        with database.read() as session:
+            assert session.get_one(Device, "host-a-0").worker_id == worker_id
+
+
+class TestHeartbeat:
+    def test_it_renews_what_it_holds(self, database: Database, clock: FakeClock) -> None:
+        scene = make_scene(database, clock)
+        scene.run()
+        clock.advance(30)
+        with database.write() as session:
+            beat = heartbeat(session, scene.worker_id, "instance-1", clock.now(), 60)
+        assert beat.current
+        assert beat.renewed == {(scene.job_id, 1)}
+        with database.read() as session:
+            lease = session.get_one(Lease, "host-a-0")
+        assert (lease.expires_at - clock.now()).total_seconds() == 60
+
+    def test_it_does_not_revive_a_lease_that_ran_out(self, database: Database, clock: FakeClock) -> None:
+        scene = make_scene(database, clock)
+        scene.run()
+        clock.advance(61)
+        with database.write() as session:
+            assert heartbeat(session, scene.worker_id, "instance-1", clock.now(), 60).renewed == set()
+
+    def test_an_older_instance_is_told_to_leave(self, database: Database, clock: FakeClock) -> None:
+        worker_id = add(database)
+        add(database, replace(FACTS, instance="i-2"))
+        with database.write() as session:
+            assert not heartbeat(session, worker_id, "i-1", clock.now(), 60).current
+            assert heartbeat(session, worker_id, "i-2", clock.now(), 60).current
+
+    def test_a_silent_host_counts_as_offline_until_it_beats_again(self, database: Database, clock: FakeClock) -> None:
+        worker_id = add(database)
+        clock.advance(15.5)
+        assert [host.online for host in view(database, clock)] == [False]
+        with database.write() as session:
+            heartbeat(session, worker_id, "i-1", clock.now(), 60)
+        assert [host.online for host in view(database, clock)] == [True]
+
+
+class TestLeaving:
+    def test_offline_and_cordoned_are_two_things(self, database: Database, clock: FakeClock) -> None:
+        worker_id = add(database)
+        with database.write() as session:
+            assert set_cordoned(session, worker_id, cordoned=True)
+            assert not set_cordoned(session, "wrk_unknown", cordoned=True)
+        (host,) = view(database, clock)
+        assert (host.online, host.cordoned) == (True, True)
+        with database.write() as session:
+            set_offline(session, worker_id, "i-0", clock.now())
+        assert view(database, clock)[0].online, "an older instance cannot take the newer one off"
+        with database.write() as session:
+            set_offline(session, worker_id, "i-1", clock.now())
+        assert not view(database, clock)[0].online
+        with database.read() as session:
+            assert session.get_one(Worker, worker_id).cordoned, "a restart does not lift a cordon"

@@ -1,0 +1,116 @@
+"""Accepting a job: all of it or nothing, and one job for one idempotency key."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from app.db import Database
+from app.jobs import journal
+from app.jobs.models import Job, JobTag
+from app.jobs.submit import IdempotencyMismatch, QueueFull, Submission, SubmitResult, find_replay, submit
+from app.spec import parse_spec, resolve
+from tests.fakes import FakeClock
+from tests.jobs.placing import TABLE
+from tests.rows import add_project
+
+
+@pytest.fixture
+def submission(database: Database, clock: FakeClock) -> Submission:
+    with database.write() as session:
+        project_id = add_project(session).id
+    raw = b'{"framework": "torch", "model": "mlp", "data": "digits", "device_count": 1, "tags": {"team": "birds"}}'
+    spec = parse_spec(
+        {"framework": "torch", "model": "mlp", "data": "digits", "device_count": 1, "tags": {"team": "birds"}}
+    )
+    effective = resolve(spec, TABLE, "cpu")
+    return Submission(
+        project_id=project_id,
+        owner="ada",
+        key_id="key_0",
+        raw=raw,
+        effective=effective,
+        effective_json=effective.model_dump_json(),
+        warnings=["careful"],
+        dataset_id=None,
+        idempotency=None,
+        now=clock.now(),
+    )
+
+
+def send(database: Database, submission: Submission) -> SubmitResult:
+    with database.write() as session:
+        return submit(session, submission)
+
+
+class TestSubmit:
+    def test_it_writes_the_job_as_sent_and_as_understood(self, database: Database, submission: Submission) -> None:
+        result = send(database, submission)
+        with database.read() as session:
+            job = session.get_one(Job, result.job_id)
+            tags = {(tag.key, tag.value) for tag in session.query(JobTag)}
+            events = journal.read(session, result.job_id, after=0)
+        assert job.spec.encode() == submission.raw
+        assert job.effective_spec == submission.effective.model_dump(mode="json")
+        assert (job.state, job.device_type, job.warnings, job.attempt) == ("queued", "cpu", ["careful"], 0)
+        assert tags == {("team", "birds")}
+        assert [(event.seq, event.kind) for event in events] == [(1, "state")]
+
+    def test_a_crash_before_the_commit_leaves_nothing(self, database: Database, submission: Submission) -> None:
+        def crash() -> None:
+            with database.write() as session:
+                submit(session, submission)
+                raise RuntimeError("crash")
+
+        with pytest.raises(RuntimeError, match="crash"):
+            crash()
+        with database.read() as session:
+            assert session.query(Job).count() == 0
+
+    def test_a_full_queue_refuses(self, database: Database, submission: Submission) -> None:
+        for _ in range(2):
+            send(database, replace(submission, max_queued=2))
+        with pytest.raises(QueueFull, match="2 jobs of this project wait already"):
+            send(database, replace(submission, max_queued=2))
+
+
+class TestIdempotency:
+    def test_the_same_key_and_body_give_the_same_job(self, database: Database, submission: Submission) -> None:
+        keyed = replace(submission, idempotency=("k-1", "a" * 64))
+        first, second = send(database, keyed), send(database, keyed)
+        assert (first.replayed, second.replayed) == (False, True)
+        assert first.job_id == second.job_id
+        with database.read() as session:
+            assert session.query(Job).count() == 1
+
+    def test_the_same_key_with_another_body_is_refused(self, database: Database, submission: Submission) -> None:
+        send(database, replace(submission, idempotency=("k-1", "a" * 64)))
+        with pytest.raises(IdempotencyMismatch, match="k-1"):
+            send(database, replace(submission, idempotency=("k-1", "b" * 64)))
+
+    def test_keys_belong_to_their_caller(self, database: Database, submission: Submission) -> None:
+        keyed = replace(submission, idempotency=("k-1", "a" * 64))
+        other = replace(keyed, key_id="key_1")
+        assert send(database, keyed).job_id != send(database, other).job_id
+
+    def test_twenty_parallel_requests_make_one_job(self, database: Database, submission: Submission) -> None:
+        keyed = replace(submission, idempotency=("k-1", "a" * 64))
+        found: list[str] = []
+
+        def request() -> None:
+            try:
+                found.append(send(database, keyed).job_id)
+            except IntegrityError:
+                with database.read() as session:
+                    found.append(str(find_replay(session, keyed.key_id, keyed.idempotency)))
+
+        threads = [threading.Thread(target=request) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 20
+        assert len(set(found)) == 1
+        with database.read() as session:
+            assert session.query(Job).count() == 1

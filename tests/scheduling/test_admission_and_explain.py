@@ -1,0 +1,106 @@
+"""What is refused at submit, what `auto` means, and why a job waits (cases C25 and C28)."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from app.scheduling.admission import InsufficientDevices, check_possible, resolve_device_type
+from app.scheduling.explain import explain
+from tests.fakes import START
+from tests.scheduling.fleets import device, host, job
+
+TWO_CARDS = host("box", device("d0"), device("d1"))
+TWO_CARDS_ONE_HELD = host("box", device("d0", held_by="job_x"), device("d1"))
+
+
+class TestAuto:
+    def test_cuda_where_a_card_is_or_ever_was(self) -> None:
+        gone = host("box", device("d0", health="gone"), device("c0", "cpu"), online=False)
+        assert resolve_device_type("auto", [gone]).device_type == "cuda"
+
+    def test_cpu_with_a_warning_where_there_never_was_one(self) -> None:
+        choice = resolve_device_type("auto", [host("box", device("c0", "cpu"))])
+        assert choice.device_type == "cpu"
+        assert "no host has or ever had a CUDA device" in choice.warnings[0]
+
+    def test_a_host_that_cannot_list_its_cards_counts_as_one_with_cards(self) -> None:
+        broken = host("box", reason="The driver does not answer.")
+        assert resolve_device_type("auto", [broken]).device_type == "cuda"
+
+    @pytest.mark.parametrize("asked", ["cpu", "cuda"])
+    def test_what_was_asked_for_is_never_changed(self, asked: str) -> None:
+        choice = resolve_device_type(asked, [TWO_CARDS])  # type: ignore[arg-type] # parametrized text
+        assert (choice.device_type, choice.warnings) == (asked, [])
+
+
+class TestPossible:
+    def test_more_than_any_host_has_is_refused_with_the_maximum(self) -> None:
+        with pytest.raises(InsufficientDevices, match="largest host has 2 devices") as refused:
+            check_possible(job("j", 3), [TWO_CARDS, host("small", device("e0"))])
+        assert (refused.value.maximum, refused.value.pointer) == (2, "/device_count")
+        assert "at most 2" in refused.value.suggestion
+
+    def test_a_kind_nobody_has_names_the_kind_that_works(self) -> None:
+        with pytest.raises(InsufficientDevices) as refused:
+            check_possible(job("j"), [host("box", device("c0", "cpu"))])
+        assert (refused.value.pointer, refused.value.suggestion) == ("/device_type", "Use device_type: cpu.")
+
+    @pytest.mark.parametrize(
+        ("wish", "pointer"),
+        [({"device_name": "H900"}, "/device_name"), ({"min_device_memory_bytes": 1 << 60}, "/min_device_memory_bytes")],
+    )
+    def test_a_wish_no_device_meets_names_what_there_is(self, wish: dict[str, object], pointer: str) -> None:
+        with pytest.raises(InsufficientDevices) as refused:
+            check_possible(replace(job("j"), **wish), [TWO_CARDS])  # type: ignore[arg-type] # parametrized fields
+        assert refused.value.pointer == pointer
+        assert "FakeCard" in refused.value.suggestion
+
+    def test_busy_offline_or_unknown_hosts_are_no_reason_to_refuse(self) -> None:
+        check_possible(job("j", 2), [TWO_CARDS_ONE_HELD])
+        check_possible(job("j", 2), [host("box", device("d0"), device("d1"), online=False)])
+        check_possible(job("j", 9), [])
+        check_possible(job("j", 9), [host("box", reason="The driver does not answer.")])
+
+
+class TestExplain:
+    def reason(self, *args: object, **kwargs: object) -> tuple[str, str]:
+        found = explain(*args, **kwargs)  # type: ignore[arg-type] # passed through
+        return found.code, found.message
+
+    def test_no_worker(self) -> None:
+        assert self.reason(job("j"), [], [], START) == ("no_worker_online", "no worker online")
+        asleep = host("box", device("d0"), online=False)
+        assert self.reason(job("j"), [], [asleep], START)[0] == "no_worker_online"
+
+    def test_waiting_for_devices_counts_them_and_names_the_holder(self) -> None:
+        code, message = self.reason(job("j", 2), [], [TWO_CARDS_ONE_HELD], START)
+        assert code == "waiting_for_devices"
+        assert message == "waiting for 2 devices, 1 free; held by job_x"
+
+    def test_a_framework_that_is_not_online(self) -> None:
+        only_torch = host("box", device("d0"), frameworks=frozenset({"torch"}))
+        code, message = self.reason(job("j", framework="tensorflow"), [], [only_torch], START)
+        assert (code, message) == ("framework_offline", "no worker online that runs tensorflow")
+
+    def test_sick_devices_are_named(self) -> None:
+        sick = host("box", device("d0", health="sick", reason="Xid 79"))
+        code, message = self.reason(job("j"), [], [sick], START)
+        assert code == "devices_unavailable"
+        assert "d0: Xid 79" in message
+
+    def test_its_place_in_line(self) -> None:
+        queue = [job("a", age_s=30), job("b", age_s=20), job("c", age_s=10)]
+        found = explain(queue[2], queue, [TWO_CARDS], START)
+        assert (found.code, found.position) == ("behind_others", 3)
+        first = explain(queue[0], queue, [TWO_CARDS], START)
+        assert (first.code, first.position) == ("about_to_start", 1)
+        assert first.as_json() == {
+            "code": "about_to_start",
+            "message": "starts with the next scheduling pass",
+            "position": 1,
+        }
+
+    def test_not_before(self) -> None:
+        later = job("j", not_before=START + timedelta(hours=1))
+        assert self.reason(later, [], [TWO_CARDS], START) == ("not_before", "not before 2026-01-31T13:00:00.000000Z")
