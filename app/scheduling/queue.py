@@ -1,8 +1,9 @@
 """The waiting jobs, as the scheduler and the explanations read them."""
 
+from datetime import datetime
 from typing import Final
 
-from sqlalchemy import exists, select
+from sqlalchemy import exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.jobs.models import Job
@@ -10,33 +11,39 @@ from app.jobs.repository import JobRow
 from app.jobs.states import JobState
 from app.scheduling.plan import WaitingJob
 
-# How deep one pass looks; jobs behind it wait for the next pass, in the same order.
-DEPTH: Final = 2000
+# How many jobs of one shape a pass looks at. Per shape, so that a long row of jobs that cannot start now (no worker
+# for their framework, say) never hides the others behind it.
+DEPTH: Final = 500
+
+_SHAPE: Final = (Job.framework, Job.device_type, Job.device_count, Job.min_device_memory_bytes, Job.device_name)
+_PLACE: Final = (Job.priority.desc(), Job.queued_at, Job.id)
+_COLUMNS: Final = (
+    Job.id,
+    Job.framework,
+    Job.device_type,
+    Job.device_count,
+    Job.priority,
+    Job.queued_at,
+    Job.not_before,
+    Job.min_device_memory_bytes,
+    Job.device_name,
+)
 
 
-def any_waiting(session: Session) -> bool:
-    return bool(session.execute(select(exists().where(Job.state == JobState.QUEUED.value))).scalar())
+def any_ready(session: Session, now: datetime) -> bool:
+    ready = or_(Job.not_before.is_(None), Job.not_before <= now)
+    return bool(session.execute(select(exists().where(Job.state == JobState.QUEUED.value, ready))).scalar())
 
 
-def waiting_jobs(session: Session, limit: int = DEPTH) -> list[WaitingJob]:
-    """Queued jobs, those with the higher priority and the earlier place first."""
-    rows = session.execute(
-        select(
-            Job.id,
-            Job.framework,
-            Job.device_type,
-            Job.device_count,
-            Job.priority,
-            Job.queued_at,
-            Job.not_before,
-            Job.min_device_memory_bytes,
-            Job.device_name,
-        )
-        .where(Job.state == JobState.QUEUED.value)
-        .order_by(Job.priority.desc(), Job.queued_at, Job.id)
-        .limit(limit)
-    ).all()
-    return [WaitingJob(*row) for row in rows]
+def waiting_jobs(session: Session, now: datetime, depth: int = DEPTH) -> list[WaitingJob]:
+    """The first `depth` queued jobs of each shape that may start now; shape = what decides where a job fits."""
+    ranked = (
+        select(*_COLUMNS, func.row_number().over(partition_by=_SHAPE, order_by=_PLACE).label("place"))
+        .where(Job.state == JobState.QUEUED.value, or_(Job.not_before.is_(None), Job.not_before <= now))
+        .subquery()
+    )
+    columns = [ranked.c[column.key] for column in _COLUMNS]
+    return [WaitingJob(*row) for row in session.execute(select(*columns).where(ranked.c.place <= depth))]
 
 
 def waiting_of(job: JobRow) -> WaitingJob:

@@ -18,7 +18,7 @@ from app.jobs.lifecycle import move
 from app.jobs.models import Attempt, AttemptNode, Job
 from app.jobs.states import JobState
 from app.scheduling.plan import Placement, plan
-from app.scheduling.queue import any_waiting, waiting_jobs
+from app.scheduling.queue import any_ready, waiting_jobs
 
 PASS_LOCK: Final = 7_301_002
 
@@ -42,17 +42,29 @@ class Placed:
 
 
 def schedule(database: Database, times: Times) -> list[Placed]:
-    """Run one pass; answers what was placed. Cheap when nothing waits."""
+    """Run one pass; answers what was placed.
+
+    It plans on a snapshot first and takes the write lock only when something can start: with a long queue and no free
+    device, passes cost submitters nothing.
+    """
     with database.read() as session:
-        if not any_waiting(session):
+        if not _decide(session, database.now(session), times)[1]:
             return []
     with database.write() as session:
         lock_key(session, PASS_LOCK)
         now = database.now(session)
-        hosts = fleet(session, now, times.offline_after_s)
-        decided = plan(waiting_jobs(session), hosts, now)
-        placed = [_write(session, placement, hosts, now, times) for placement in decided.placements]
+        hosts, placements = _decide(session, now, times)
+        placed = [_write(session, placement, hosts, now, times) for placement in placements]
         return [placement for placement in placed if placement is not None]
+
+
+def _decide(session: Session, now: datetime, times: Times) -> tuple[list[HostView], list[Placement]]:
+    if not any_ready(session, now):
+        return [], []
+    hosts = fleet(session, now, times.offline_after_s)
+    if not any(device.free for host in hosts if host.online for device in host.devices):
+        return hosts, []
+    return hosts, plan(waiting_jobs(session, now), hosts, now).placements
 
 
 def _write(session: Session, placement: Placement, hosts: list[HostView], now: datetime, times: Times) -> Placed | None:

@@ -1,6 +1,7 @@
 """Passes and reconciliations on a real database, with a clock that the test moves."""
 
 import threading
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import func, select
@@ -12,9 +13,11 @@ from app.fleet.models import Device, Lease, Worker
 from app.fleet.registry import heartbeat
 from app.jobs import journal
 from app.jobs.attempts import free_devices, set_phase
+from app.jobs.endings import Ending, end_attempt
 from app.jobs.models import Attempt, AttemptNode
 from app.jobs.states import JobState
 from app.jobs.stops import request_cancel
+from app.scheduling.queue import waiting_jobs
 from app.scheduling.reconcile import due_hints, reconcile
 from app.scheduling.run import Placed, schedule
 from tests.fakes import FakeClock
@@ -81,6 +84,29 @@ class TestSchedule:
     def test_a_silent_host_gets_nothing(self, scene: Scene) -> None:
         scene.clock.advance(TIMES.offline_after_s + 1)
         assert scene.place() == []
+
+
+class TestDepth:
+    def test_jobs_that_cannot_start_never_hide_the_others(self, scene: Scene) -> None:
+        ready = scene.clock.now()
+        with scene.database.write() as session:
+            session.get_one(Worker, scene.worker_id).frameworks = {"torch": {}}
+        for _ in range(4):
+            scene.add_job(framework="tensorflow", priority=5)
+            scene.add_job(not_before=ready + timedelta(days=1), priority=5)
+        with scene.database.read() as session:
+            seen = waiting_jobs(session, ready, depth=2)
+        assert sorted(job.framework for job in seen) == ["tensorflow", "tensorflow", "torch"]
+        assert [placed.job_id for placed in scene.place()] == [scene.job_id]
+
+    def test_a_later_start_is_kept(self, scene: Scene) -> None:
+        scene.place()
+        later = scene.add_job(not_before=scene.clock.now() + timedelta(seconds=5))
+        with scene.database.write() as session:
+            end_attempt(session, scene.job_id, 1, Ending(succeeded=True), scene.clock.now())
+        assert scene.place() == []
+        scene.clock.advance(5)
+        assert [placed.job_id for placed in scene.place()] == [later]
 
 
 class TestUnclaimed:

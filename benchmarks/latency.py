@@ -1,0 +1,104 @@
+"""POST to `succeeded`, cold, beside the plain script of the same work and Ray Jobs running that script.
+
+Digits, an MLP of 64, three epochs. The three take turns, so that a busy moment of the machine hits all of them.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from benchmarks.harness.client import Client, seconds_of
+from benchmarks.harness.servers import Server, ray_jobs, trainshed
+from benchmarks.harness.table import Row, arguments, at_most, at_most_plus, show
+
+ROUNDS: Final = 5
+PLAIN: Final = {"torch": "torch_digits.py", "tensorflow": "keras_digits.py"}
+WEIGHTS: Final = {"torch": "model.pt", "tensorflow": "model.weights.h5"}
+FINAL: Final = {"succeeded", "failed", "cancelled"}
+
+
+def ours(server: Server, framework: str) -> float:
+    """Seconds from the POST to the final state event, as a client sees it on the event stream."""
+    spec = {
+        "framework": framework,
+        "model": {"type": "mlp", "hidden": [64]},
+        "data": "digits",
+        "device_count": 1,
+        "device_type": "cpu",
+        "hyperparameters": {"epochs": 3, "batch_size": 64, "learning_rate": 0.001},
+    }
+    started = time.perf_counter()
+    with httpx.Client(base_url=server.url, headers=server.headers, timeout=120) as client:
+        job = client.post("/v1/jobs", json=spec).raise_for_status().json()
+        stream = {"Accept": "text/event-stream"}
+        with client.stream("GET", f"/v1/jobs/{job['id']}/events", headers=stream) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data:") and any(f'"state":"{state}"' in line for state in FINAL):
+                    break
+        took = time.perf_counter() - started
+        state = client.get(f"/v1/jobs/{job['id']}").raise_for_status().json()["state"]
+    if state != "succeeded":
+        raise RuntimeError(f"the job ended {state}")
+    return took
+
+
+def plain(framework: str, folder: Path) -> float:
+    return seconds_of(lambda: subprocess.run(_command(framework, folder), check=True, stdout=subprocess.DEVNULL))
+
+
+def on_ray(server: Server, framework: str, folder: Path) -> float:
+    """Seconds from the POST to the job server until it says SUCCEEDED, asked every 20 ms."""
+    client = Client(server.url)
+    started = time.perf_counter()
+    made = client.call("POST", "/api/jobs/", {"entrypoint": " ".join(_command(framework, folder))})
+    while True:
+        status = client.call("GET", f"/api/jobs/{made['submission_id']}")["status"]
+        if status == "SUCCEEDED":
+            return time.perf_counter() - started
+        if status in {"FAILED", "STOPPED"}:
+            raise RuntimeError(f"Ray's job ended {status}")
+        time.sleep(0.02)
+
+
+def _command(framework: str, folder: Path) -> list[str]:
+    script = Path(__file__).parent / "plain" / PLAIN[framework]
+    return [sys.executable, str(script), str(folder / WEIGHTS[framework])]
+
+
+def main() -> None:
+    options = arguments(__doc__ or "")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    taken: dict[tuple[str, str], list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="tsb") as name, ExitStack() as stack:
+        folder = Path(name)
+        service = stack.enter_context(trainshed(folder / "home"))
+        ray = stack.enter_context(ray_jobs(options.peer_python, folder)) if options.peer_python else None
+        for framework in PLAIN:
+            # One round to fill the page cache for all.
+            for measured in range(ROUNDS + 1):
+                found = {"ours": ours(service, framework), "plain": plain(framework, folder)}
+                if ray is not None:
+                    found["ray"] = on_ray(ray, framework, folder)
+                if measured:
+                    for who, seconds in found.items():
+                        taken.setdefault((framework, who), []).append(seconds)
+    medians = {key: statistics.median(values) for key, values in taken.items()}
+    rows: list[Row] = []
+    for framework in PLAIN:
+        work = f"{framework}: POST to succeeded, cold, s"
+        mine, ray_s = medians[framework, "ours"], medians.get((framework, "ray"))
+        rows.append(at_most_plus(work, mine, medians[framework, "plain"], "plain script", 0.5))
+        rows.append(at_most(work, mine, ray_s, "Ray Jobs, same script", 1.0))
+    show("Latency (median of 5, seconds)", rows, options.json)
+
+
+if __name__ == "__main__":
+    main()
