@@ -1,0 +1,77 @@
+"""A table in memory: typed columns, ready to be trained on."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from app.spec.table import Column, TableSchema
+from app.tables.builtin import BUILTIN
+from app.tables.cells import booleans, read_cells
+from app.tables.profile import profile_csv
+from app.tables.records import CsvFile
+
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns by name, all of `schema.rows` values.
+
+    `number`: float64, gaps are NaN, infinities stay. `integer`: int64, or float64 as above when
+    it has gaps or infinities.
+    `boolean`: objects True, False, None. `text`: objects str, None. `row_numbers`: the row in the file (the header is
+    row 1); for a built-in set the rows are numbered the same way, from 2.
+    """
+
+    columns: dict[str, Values]
+    schema: TableSchema
+    row_numbers: NDArray[np.int64]
+
+
+def read_table(path: Path | None, builtin: str | None) -> Table:
+    """Read an uploaded CSV file or a built-in set, whichever is given.
+
+    Raises InvalidTable for a file that is not a table, KeyError for an unknown set, ValueError unless exactly one is
+    given. The file is read twice, first to type its columns: validation and training see the same types.
+    """
+    if (path is None) == (builtin is None):
+        raise ValueError("read_table needs a path or the name of a built-in set, and not both.")
+    if path is None:
+        return _builtin(str(builtin))
+    schema = profile_csv(path)
+    parts: list[list[Values]] = [[] for _ in schema.columns]
+    rows = []
+    for block in CsvFile(path).blocks():
+        rows.append(block.rows)
+        for part, cells, column in zip(parts, block.cells, schema.columns, strict=True):
+            part.append(_typed(cells, column))
+    columns = {column.name: np.concatenate(part) for column, part in zip(schema.columns, parts, strict=True)}
+    return Table(columns, schema, np.concatenate(rows))
+
+
+def _builtin(name: str) -> Table:
+    dataset = BUILTIN[name].load()
+    return Table(dict(dataset.columns), dataset.schema, np.arange(2, dataset.schema.rows + 2, dtype=np.int64))
+
+
+def _typed(cells: pl.Series, column: Column) -> Values:
+    read = read_cells(cells)
+    if column.kind == "text":
+        return _objects(read.text)
+    if column.kind == "boolean":
+        return _objects(booleans(read.text))
+    if column.kind == "integer" and not column.missing and not column.infinite:
+        return read.whole.fill_null(read.number.cast(pl.Int64, strict=False)).to_numpy()
+    return read.number.fill_null(np.nan).to_numpy()
+
+
+def _objects(values: Iterable[Any]) -> Values:
+    found = list(values)
+    array = np.empty(len(found), dtype=object)
+    array[:] = found
+    return array

@@ -1,0 +1,59 @@
+"""Bodies and tables that the spec's tests share."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from app.spec import CellAt, Column, InvalidSpec, SpecProblem, TableSchema, parse_spec
+
+DATA = Path(__file__).parent.parent / "data"
+UPLOADED = "ds_01k0000000000000000000000a"
+
+
+def body(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+    """The shortest spec with some keys changed."""
+    return {"framework": "torch", "model": "mlp", "data": "digits", "device_count": 1, **changes}
+
+
+def hyper(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+    return body(hyperparameters=values)
+
+
+def problems_of(raw: object) -> list[SpecProblem]:
+    """The problems of a body that must be refused."""
+    try:
+        parse_spec(raw)
+    except InvalidSpec as error:
+        return error.problems
+    raise AssertionError("the spec was accepted")
+
+
+def problem_at(raw: object, pointer: str) -> SpecProblem:
+    """The only problem at a pointer."""
+    found = [problem for problem in problems_of(raw) if problem.pointer == pointer]
+    assert len(found) == 1, problems_of(raw)
+    return found[0]
+
+
+def load(name: str) -> Any:  # noqa: ANN401 - any JSON value
+    return json.loads((DATA / name).read_text(encoding="utf-8"))
+
+
+def number(name: str, **more: Any) -> Column:  # noqa: ANN401 - fields of Column
+    return Column(**{"name": name, "kind": "number", "missing": 0, "distinct": 100, **more})
+
+
+def text(name: str, **more: Any) -> Column:  # noqa: ANN401 - fields of Column
+    cell = CellAt(row=2, value="oak")
+    labels = ["birch", "oak"]
+    values = {"name": name, "kind": "text", "missing": 0, "distinct": 2, "labels": labels, "texts": 100}
+    return Column(**{**values, "first_text": cell, **more})
+
+
+def integer(name: str, distinct: int, **more: Any) -> Column:  # noqa: ANN401 - fields of Column
+    labels = [str(value) for value in range(distinct)] if distinct <= 1000 else None
+    return Column(**{"name": name, "kind": "integer", "missing": 0, "distinct": distinct, "labels": labels, **more})
+
+
+def table(*columns: Column, rows: int = 100) -> TableSchema:
+    return TableSchema(source_kind="csv", rows=rows, columns=list(columns))

@@ -1,0 +1,197 @@
+"""What a client may leave out, what strings stand for, and what comes back."""
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.spec import InvalidSpec, JobSpec, NotEnabled, parse_spec
+from app.spec.examples import EXAMPLES
+from tests.spec.bodies import body, hyper
+
+# The whole spec with every default, as written in the specification of the job spec.
+DEFAULTS: dict[str, Any] = {
+    "name": None,
+    "tags": {},
+    "framework": "torch",
+    "model": {"type": "mlp", "hidden": [64, 64], "activation": "relu", "dropout": 0.0},
+    "data": {
+        "source": "digits",
+        "target": None,
+        "features": "all",
+        "split": {"method": "auto", "validation": 0.2, "test": 0.0, "seed": None},
+        "missing": "error",
+        "preprocess": {"numeric": "standardize", "categorical": "one_hot"},
+    },
+    "task": "auto",
+    "loss": "auto",
+    "metrics": "auto",
+    "hyperparameters": {
+        "epochs": 20,
+        "batch_size": 64,
+        "learning_rate": 0.001,
+        "optimizer": {"name": "adam", "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7},
+        "schedule": {"name": "constant"},
+        "l1": 0.0,
+        "l2": 0.0,
+        "weight_decay": 0.0,
+        "early_stopping": None,
+        "checkpoint_every_epochs": 1,
+        "seed": 0,
+    },
+    "device_count": 1,
+    "device_type": "auto",
+    "min_device_memory_bytes": None,
+    "device_name": None,
+    "initialize_from": None,
+    "retry": {"failures": 0, "losses": 3},
+    "timeout_s": 86400,
+    "priority": 0,
+    "not_before": None,
+}
+
+
+class TestShortest:
+    def test_every_default_is_filled_in_and_in_the_order_of_the_specification(self) -> None:
+        dumped = parse_spec(body()).model_dump(mode="json")
+        assert dumped == DEFAULTS
+        assert list(dumped) == list(DEFAULTS)
+
+    def test_the_whole_object_means_the_same_as_the_shortest(self) -> None:
+        assert parse_spec(DEFAULTS) == parse_spec(body())
+
+    def test_the_posted_object_is_left_alone(self) -> None:
+        raw = body(hyperparameters={"optimizer": "sgd"})
+        before = json.dumps(raw)
+        parse_spec(raw)
+        assert json.dumps(raw) == before
+
+
+class TestSugar:
+    @pytest.mark.parametrize(
+        ("short", "whole"),
+        [
+            ({"model": "linear"}, {"model": {"type": "linear"}}),
+            ({"model": "mlp"}, {"model": {"type": "mlp"}}),
+            ({"data": "iris"}, {"data": {"source": "iris"}}),
+            ({"hyperparameters": {"optimizer": "sgd"}}, {"hyperparameters": {"optimizer": {"name": "sgd"}}}),
+            ({"hyperparameters": {"schedule": "cosine"}}, {"hyperparameters": {"schedule": {"name": "cosine"}}}),
+        ],
+    )
+    def test_a_string_stands_for_the_object_with_its_defaults(
+        self, short: dict[str, Any], whole: dict[str, Any]
+    ) -> None:
+        assert parse_spec(body(**short)) == parse_spec(body(**whole))
+
+    def test_cosine_ends_at_zero_unless_told_otherwise(self) -> None:
+        dumped = parse_spec(hyper(schedule="cosine")).model_dump(mode="json")
+        assert dumped["hyperparameters"]["schedule"] == {"name": "cosine", "final_learning_rate": 0.0}
+
+
+class TestAccepts:
+    @pytest.mark.parametrize("name", EXAMPLES)
+    def test_each_example(self, name: str) -> None:
+        assert isinstance(parse_spec(EXAMPLES[name]), JobSpec)
+
+    def test_a_whole_number_where_a_number_is_wanted(self) -> None:
+        rate = parse_spec(hyper(learning_rate=1)).hyperparameters.learning_rate
+        assert isinstance(rate, float)
+        assert rate == 1
+
+    def test_a_learning_rate_so_high_that_training_diverges(self) -> None:
+        # Divergence is a way for a job to end, not a wrong spec.
+        assert parse_spec(hyper(learning_rate=1e3)).hyperparameters.learning_rate == 1e3
+
+    def test_an_empty_list_of_metrics_means_the_loss_alone(self) -> None:
+        assert parse_spec(body(metrics=[])).metrics == []
+
+    @pytest.mark.parametrize(
+        "name", ["<script>alert(1)</script>", "{{7*7}}", "'); alert(1);//", "CON", "Größe 测试 🙂"]
+    )
+    def test_any_plain_text_as_a_name(self, name: str) -> None:
+        assert parse_spec(body(name=name, tags={"t": name})).name == name
+
+    def test_a_time_in_any_zone(self) -> None:
+        spec = parse_spec(body(not_before="2024-01-01T13:30:45.5-08:00"))
+        expected = datetime(2024, 1, 1, 13, 30, 45, 500000, tzinfo=UTC) + timedelta(hours=8)
+        assert spec.not_before == expected
+
+
+class TestReserved:
+    @pytest.mark.parametrize(
+        ("model", "pointer"), [("python", "/model"), ({"type": "python", "code": "import os"}, "/model/type")]
+    )
+    def test_a_python_model_is_not_enabled(self, model: object, pointer: str) -> None:
+        with pytest.raises(NotEnabled) as caught:
+            parse_spec(body(model=model))
+        assert caught.value.code == "not_enabled"
+        assert [problem.pointer for problem in caught.value.problems] == [pointer]
+        assert isinstance(caught.value, InvalidSpec)
+
+
+class TestFrozen:
+    def test_a_spec_cannot_be_changed(self) -> None:
+        spec = parse_spec(body())
+        with pytest.raises(ValueError, match="frozen"):
+            spec.priority = 3  # type: ignore[misc]
+
+
+JOB = st.fixed_dictionaries(
+    {
+        "framework": st.sampled_from(["torch", "tensorflow"]),
+        "model": st.one_of(
+            st.just({"type": "linear"}),
+            st.fixed_dictionaries(
+                {
+                    "type": st.just("mlp"),
+                    "hidden": st.lists(st.integers(1, 65536), min_size=1, max_size=4),
+                    "dropout": st.floats(0, 0.99),
+                }
+            ),
+        ),
+        "data": st.fixed_dictionaries(
+            {
+                "source": st.sampled_from(["digits", "iris"]),
+                "split": st.fixed_dictionaries({"validation": st.floats(0, 0.5), "test": st.floats(0, 0.4)}),
+            }
+        ),
+        "hyperparameters": st.fixed_dictionaries(
+            {
+                "epochs": st.integers(1, 1_000_000),
+                "learning_rate": st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan=False),
+                "seed": st.integers(0, 2**32 - 1),
+            }
+        ),
+        "priority": st.integers(-10, 10),
+        "tags": st.dictionaries(
+            st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=64), st.just("x"), max_size=16
+        ),
+        "not_before": st.datetimes(timezones=st.just(UTC)).map(datetime.isoformat),
+    }
+)
+
+
+class TestRoundTrip:
+    @given(JOB)
+    def test_what_a_spec_is_written_as_is_read_as_the_same_spec(self, raw: dict[str, Any]) -> None:
+        spec = parse_spec(raw)
+        assert parse_spec(json.loads(spec.model_dump_json())) == spec
+
+    @given(JOB)
+    def test_every_value_arrives_as_it_was_sent(self, raw: dict[str, Any]) -> None:
+        hyperparameters = parse_spec(raw).hyperparameters
+        sent = raw["hyperparameters"]
+        assert hyperparameters.model_dump(include=set(sent)) == sent
+
+
+class TestImport:
+    def test_the_spec_needs_no_numbers_library_and_no_framework(self) -> None:
+        # Every process imports the spec, also those that must start fast.
+        code = "import sys, app.spec; print(sorted({'numpy', 'polars', 'torch', 'tensorflow'} & set(sys.modules)))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[]"
