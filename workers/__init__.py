@@ -1,0 +1,1 @@
+"""The host side: the Celery worker, the launcher, the trainer and the two backends."""

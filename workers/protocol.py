@@ -1,0 +1,217 @@
+"""What a worker and its trainer say to each other: JSON lines over a socket, one message a line.
+
+The assignment goes to the trainer once, through a file descriptor; everything after it is a message. Numbers that JSON
+cannot hold travel as the strings "NaN", "Infinity" and "-Infinity", so that a diverged loss arrives as what it was.
+"""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from app.errors import Cause, TrainshedError
+from app.spec import EffectiveSpec
+
+LINE_LIMIT: Final = 1024 * 1024
+"""The longest line in bytes, its newline included."""
+
+
+class ProtocolError(TrainshedError):
+    """Something on the channel is not a message.
+
+    `messages` are the good ones of the same `feed`, so a bad line costs nothing but itself.
+    """
+
+    code = "protocol_error"
+
+    def __init__(self, reason: str, messages: "list[Message] | None" = None) -> None:
+        super().__init__(f'{reason} A valid line looks like {{"type": "stop", "reason": "cancel"}}.')
+        self.messages: list[Message] = messages or []
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Device(_Record):
+    """One device of an attempt; `id` is opaque (`GPU-…`, `MIG-…`, `cpu-0@…`)."""
+
+    id: str
+    kind: Literal["cuda", "cpu", "simulated"]
+    name: str
+    pci_bus_id: str | None = None
+    memory_bytes: int | None = None
+
+
+class DataSource(_Record):
+    """Where the table is: a file, or the name of a built-in. Exactly one is set."""
+
+    path: str | None = None
+    builtin: str | None = None
+
+
+class Assignment(_Record):
+    """All that a trainer is told; it has neither a database nor settings to ask."""
+
+    job_id: str
+    attempt: int
+    spec: EffectiveSpec
+    table: DataSource
+    devices: list[Device]
+    threads: int
+    work_dir: str
+    seed: int
+
+
+class Point(_Record):
+    """One value of one series. Not finite is a value too."""
+
+    name: str
+    step: int
+    epoch: int
+    value: float
+
+
+class Progress(_Record):
+    """How far the training is; `eta_s` and `samples_per_s` are None until something was timed."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    fraction: float
+    eta_s: float | None = None
+    samples_per_s: float | None = None
+
+
+class Started(_Record):
+    """The trainer is up, has verified its devices, and says what it really runs on.
+
+    `environment` was read from `/proc/self/environ`: it is what the interpreter was exec'ed with, not what Python
+    changed later.
+    """
+
+    type: Literal["started"] = "started"
+    framework: str
+    framework_version: str
+    device_kind: Literal["cuda", "cpu"]
+    devices: list[str]
+    simulated: bool
+    environment: dict[str, str]
+    pid: int
+    pgid: int
+    threads: int
+
+
+class Report(_Record):
+    """Points since the last report, and the progress; one report becomes one row of the journal."""
+
+    type: Literal["report"] = "report"
+    epoch: int
+    step: int
+    points: list[Point]
+    progress: Progress
+
+
+class Notice(_Record):
+    """A sentence for the user that is not an error."""
+
+    type: Literal["notice"] = "notice"
+    message: str
+    code: str
+
+
+class Artifact(_Record):
+    """A complete file at `path` inside the work directory, to be stored under `name`."""
+
+    type: Literal["artifact"] = "artifact"
+    name: str
+    path: str
+    media_type: str
+    kind: Literal["model", "report"]
+
+
+class Done(_Record):
+    """The last message of a training that ended well; `stopped` when a stop message or TERM ended it early.
+
+    `modules` names the frameworks and server libraries that the trainer had loaded: one framework, nothing else.
+    """
+
+    type: Literal["done"] = "done"
+    metrics: dict[str, float]
+    samples_per_s: float | None = None
+    stopped: Literal["stop"] | None = None
+    modules: list[str] = Field(default_factory=list)
+
+
+class Failed(_Record):
+    """The last message of a training that did not end well; `message` is for the user, `detail` a traceback."""
+
+    type: Literal["failed"] = "failed"
+    cause: Cause
+    message: str
+    detail: str = ""
+    modules: list[str] = Field(default_factory=list)
+
+
+class Stop(_Record):
+    """From the worker: leave at the next safe point."""
+
+    type: Literal["stop"] = "stop"
+    reason: str
+
+
+Message = Started | Report | Notice | Artifact | Done | Failed | Stop
+
+_MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
+
+
+def encode(message: Message) -> bytes:
+    """Write a message as one line.
+
+    Raises:
+        ProtocolError: when the line would be longer than `LINE_LIMIT`.
+    """
+    line = message.model_dump_json().encode() + b"\n"
+    if len(line) > LINE_LIMIT:
+        raise ProtocolError(f"A '{message.type}' message of {len(line)} bytes is over the limit of {LINE_LIMIT} bytes.")
+    return line
+
+
+class Decoder:
+    """Cuts a stream of bytes into messages, however the bytes were split on the way."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Take bytes in and give the messages they complete.
+
+        Raises:
+            ProtocolError: when a line is no message or too long. The line is dropped, the next feed goes on behind it,
+                and the error carries the good messages.
+        """
+        messages: list[Message] = []
+        problem: str | None = None
+        for line in self._lines(data):
+            try:
+                messages.append(_MESSAGE.validate_json(line))
+            except ValidationError as error:
+                problem = problem or f"A line is no message: {error.errors()[0]['msg']}: {bytes(line[:80])!r}."
+        if len(self._rest) >= LINE_LIMIT:
+            self._rest.clear()
+            if not self._skipping:
+                problem = problem or f"A line is over the limit of {LINE_LIMIT} bytes."
+            self._skipping = True
+        if problem is not None:
+            raise ProtocolError(problem, messages)
+        return messages
+
+    def _lines(self, data: bytes) -> list[bytes]:
+        self._rest += data
+        *lines, rest = bytes(self._rest).split(b"\n")
+        self._rest = bytearray(rest)
+        if lines and self._skipping:
+            self._skipping = False
+            lines = lines[1:]
+        return [line for line in lines if line.strip()]
