@@ -5,6 +5,7 @@ session outlives its block, so no transaction waits for training, files or the n
 databases (docs/decisions/0004): hot paths splice it, never decode it.
 """
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,7 +102,9 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A read-only snapshot; a write through it is refused by the database.
+        """For reading only: a write through it is refused by the database.
+
+        SQLite shows one snapshot for the whole block, PostgreSQL one per statement.
 
         Raises:
             DatabaseDown: the database cannot be reached.
@@ -142,16 +145,29 @@ class Database:
         self.reader.dispose()
 
 
+# Texts of SQLite's driver, which has one class for an absent table and for a lock that was not free in time.
+_SQLITE_DOWN = ("database is locked", "unable to open", "disk i/o error", "database or disk is full")
+
+
 @contextmanager
 def _translated() -> Iterator[None]:
     try:
         yield
-    except OperationalError as error:
-        raise DatabaseDown("The database does not answer; try again.", retry_after_s=2) from error
     except DBAPIError as error:
-        if error.connection_invalidated:
-            raise DatabaseDown("The connection to the database was lost; try again.", retry_after_s=2) from error
+        if _is_outage(error):
+            raise DatabaseDown("The database does not answer; try again.", retry_after_s=2) from error
         raise
+
+
+def _is_outage(error: DBAPIError) -> bool:
+    """Whether trying again can help; a fault of a statement is a fault of this code and must not look like one."""
+    if error.connection_invalidated:
+        return True
+    if not isinstance(error, OperationalError):
+        return False
+    text = str(error.orig).lower()
+    is_sqlite = isinstance(error.orig, sqlite3.Error)
+    return any(part in text for part in _SQLITE_DOWN) if is_sqlite else True
 
 
 def _engine(url: str, *, read_only: bool, synchronous: str, pool_size: int) -> Engine:

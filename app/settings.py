@@ -118,8 +118,14 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        lines = [f"{PREFIX}{'_'.join(str(p) for p in e['loc']).upper()}: {e['msg']}" for e in error.errors()]
+        lines = [_sentence(problem["loc"], problem["msg"]) for problem in error.errors()]
         raise InvalidSettings("The settings are not valid. " + "; ".join(lines)) from error
+
+
+def _sentence(location: tuple[int | str, ...], message: str) -> str:
+    """A rule between settings names them itself, so it has no location."""
+    text = message.removeprefix("Value error, ")
+    return f"{PREFIX}{'_'.join(str(part) for part in location).upper()}: {text}" if location else text
 
 
 def _read_secret(variable: str, path: str) -> str:

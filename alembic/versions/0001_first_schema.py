@@ -152,7 +152,7 @@ def upgrade() -> None:
         sa.Column("queued_at", UtcDateTime(), nullable=False),
         sa.Column("started_at", UtcDateTime(), nullable=True),
         sa.Column("finished_at", UtcDateTime(), nullable=True),
-        sa.ForeignKeyConstraint(["dataset_id"], ["datasets.id"], name=op.f("fk_jobs_dataset_id")),
+        sa.ForeignKeyConstraint(["dataset_id"], ["datasets.id"], name=op.f("fk_jobs_dataset_id"), ondelete="SET NULL"),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_jobs_project_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
     )

@@ -29,7 +29,7 @@ class Job(Base):
     name: Mapped[str] = mapped_column(String(120), default="")
     tags: Mapped[dict[str, str]] = mapped_column(JsonText, default=dict)
     framework: Mapped[str] = mapped_column(String(16))
-    dataset_id: Mapped[str | None] = mapped_column(String(32), ForeignKey(Dataset.id), index=True)
+    dataset_id: Mapped[str | None] = mapped_column(String(32), ForeignKey(Dataset.id, ondelete="SET NULL"), index=True)
 
     state: Mapped[str] = mapped_column(String(16), default="queued")
     phase: Mapped[str | None] = mapped_column(String(16))

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.series.downsample import downsample
@@ -21,7 +21,6 @@ def series(draw: st.DrawFn, values: st.SearchStrategy[float]) -> tuple[list[int]
 
 class TestDownsample:
     @given(series(ANY), st.integers(2, 60))
-    @settings(deadline=None)
     def test_keeps_the_ends_the_order_and_the_bound(
         self, given_series: tuple[list[int], list[float]], most: int
     ) -> None:
@@ -33,7 +32,6 @@ class TestDownsample:
         assert kept == sorted(set(kept))
 
     @given(series(FINITE), st.integers(5, 60))
-    @settings(deadline=None)
     def test_keeps_the_extremes_of_the_whole_series(
         self, given_series: tuple[list[int], list[float]], most: int
     ) -> None:
@@ -43,7 +41,6 @@ class TestDownsample:
         assert max(kept) == max(values)
 
     @given(series(ANY), st.integers(5, 60))
-    @settings(deadline=None)
     def test_keeps_the_extremes_and_the_first_that_is_no_number(
         self, given_series: tuple[list[int], list[float]], most: int
     ) -> None:
@@ -59,7 +56,6 @@ class TestDownsample:
             assert broken[0] in kept
 
     @given(series(ANY))
-    @settings(deadline=None)
     def test_a_short_series_is_left_alone(self, given_series: tuple[list[int], list[float]]) -> None:
         steps, values = given_series
         assert downsample(steps, values, max(2, len(values))) == list(range(len(values)))

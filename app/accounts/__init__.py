@@ -1,0 +1,1 @@
+"""Projects and the keys that open them."""

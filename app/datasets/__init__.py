@@ -1,0 +1,1 @@
+"""Data sets: the built-in ones and the uploads of a project."""

@@ -1,0 +1,52 @@
+"""Storage keys: built here from ids, never from what a client wrote.
+
+A key is up to eight segments joined by `/`. A segment begins with a letter or digit and has no two dots in a row, so it
+can be neither `..` nor a hidden file. This pattern is the first guard against leaving the storage; how files are opened
+is the second.
+"""
+
+import re
+from typing import Final
+
+from app.errors import TrainshedError
+
+_SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
+_MOST_SEGMENTS: Final = 8
+_LIMIT: Final = 255
+
+
+class InvalidKey(TrainshedError):
+    """A fault of the caller, never of a client: no client chooses a key."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"{key[:_LIMIT]!r} is not a storage key; one looks like 'artifacts/job_…/1/model.safetensors'."
+        )
+        self.key = key
+
+
+def is_segment(text: str) -> bool:
+    """Whether `text` can be one part of a key, hence the name of a file: at most 120 characters, ASCII."""
+    return _SEGMENT.fullmatch(text) is not None and ".." not in text
+
+
+def segments_of(key: str) -> tuple[str, ...]:
+    """The parts of a key.
+
+    Raises:
+        InvalidKey: `key` is not one.
+    """
+    parts = tuple(key.split("/"))
+    if len(key) > _LIMIT or len(parts) > _MOST_SEGMENTS or not all(map(is_segment, parts)):
+        raise InvalidKey(key)
+    return parts
+
+
+def dataset_key(dataset_id: str) -> str:
+    """Where an uploaded file lies: under its own id, so that deleting one data set can never take another's bytes."""
+    return f"datasets/{dataset_id}"
+
+
+def artifact_key(job_id: str, attempt: int, name: str) -> str:
+    """Where an attempt's file lies: attempts cannot overwrite each other's files, whatever comes back to life."""
+    return f"artifacts/{job_id}/{attempt}/{name}"

@@ -1,0 +1,160 @@
+"""Storage in a folder of this host.
+
+A file is written beside its place under another name, forced to disk, renamed, and its folder forced to disk, so that a
+crash at any moment leaves either the whole file or none. Every folder on the way is opened from its parent's descriptor
+and no link is ever followed, so that a link planted below the root leads nowhere.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, ClassVar, Final
+
+from app.errors import TrainshedError
+from app.storage.keys import is_segment, segments_of
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without NONBLOCK, opening a pipe that somebody put in the place of a file would wait for ever.
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_BLOCK: Final = 1024 * 1024
+# A link in the place of a folder is reported as "not a directory".
+_ABSENT: Final = (FileNotFoundError, NotADirectoryError)
+# No key has a segment that begins with a dot.
+_UNFINISHED: Final = ".unfinished-"
+
+
+class MissingObject(TrainshedError, FileNotFoundError):
+    """There is no stored file under this key: the row that names it has outlived it."""
+
+    code: ClassVar[str] = "not_found"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"The storage has no file '{key}'.")
+        self.key = key
+
+
+class NotRegular(OSError):
+    """A folder, a pipe or a device stands where a file should."""
+
+
+class LocalStorage:
+    """Files below `root`, which is created when it is missing, for this user alone."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._root = root.resolve()
+
+    def put(self, key: str, source: Path) -> None:
+        *parents, name = segments_of(key)
+        with _open_source(source) as file, self._folder(parents, create=True) as folder:
+            unfinished = f"{_UNFINISHED}{secrets.token_hex(8)}"
+            try:
+                with os.fdopen(os.open(unfinished, _CREATE, 0o666, dir_fd=folder), "wb") as copy:
+                    shutil.copyfileobj(file, copy, _BLOCK)
+                    copy.flush()
+                    os.fsync(copy.fileno())
+                os.rename(unfinished, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(unfinished, dir_fd=folder)
+                raise
+            os.fsync(folder)
+
+    def get(self, key: str, destination: Path) -> None:
+        with self._open(key) as file:
+            descriptor = os.open(destination, _CREATE, 0o600)
+            try:
+                with os.fdopen(descriptor, "wb") as copy:
+                    shutil.copyfileobj(file, copy, _BLOCK)
+            except BaseException:
+                destination.unlink(missing_ok=True)
+                raise
+
+    def exists(self, key: str) -> bool:
+        try:
+            with self._open(key):
+                return True
+        except MissingObject:
+            return False
+
+    def list(self, prefix: str = "") -> list[str]:
+        parents = segments_of(prefix.rstrip("/")) if prefix else ()
+        found: list[str] = []
+        with contextlib.suppress(*_ABSENT), self._folder(parents, create=False) as top:
+            for folder, _, names, descriptor in os.fwalk(dir_fd=top, follow_symlinks=False):
+                below = [part for part in folder.split("/") if part != "."]
+                found.extend("/".join((*parents, *below, name)) for name in names if _is_stored(name, descriptor))
+        return sorted(found)
+
+    def delete(self, key: str) -> None:
+        *parents, name = segments_of(key)
+        with contextlib.suppress(*_ABSENT), self._folder(parents, create=False) as folder:
+            os.unlink(name, dir_fd=folder)
+
+    def local_path(self, key: str) -> Path | None:
+        with self._open(key):
+            return self._root.joinpath(*segments_of(key))
+
+    @contextlib.contextmanager
+    def _open(self, key: str) -> Iterator[BinaryIO]:
+        *parents, name = segments_of(key)
+        with contextlib.ExitStack() as stack:
+            try:
+                folder = stack.enter_context(self._folder(parents, create=False))
+                file = stack.enter_context(_regular(os.open(name, _READ, dir_fd=folder), key))
+            except OSError as error:
+                if isinstance(error, (*_ABSENT, NotRegular)) or error.errno == errno.ELOOP:
+                    raise MissingObject(key) from error
+                raise
+            yield file
+
+    @contextlib.contextmanager
+    def _folder(self, parents: Sequence[str], *, create: bool) -> Iterator[int]:
+        """A descriptor of the folder `parents` below the root."""
+        try:
+            descriptor = os.open(self._root, _FOLDER)
+        except FileNotFoundError as error:
+            # Else every file would look deleted while a disk is not mounted.
+            raise OSError(errno.EIO, "the folder of the storage is gone", str(self._root)) from error
+        try:
+            for part in parents:
+                if create:
+                    _make_folder(part, descriptor)
+                below = os.open(part, _FOLDER, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = below
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _make_folder(name: str, parent: int) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=parent)
+        os.fsync(parent)
+
+
+def _open_source(source: Path) -> BinaryIO:
+    return _regular(os.open(source, _READ), str(source))
+
+
+def _regular(descriptor: int, name: str) -> BinaryIO:
+    """The open file, if it is a regular one; folders, pipes and devices are refused."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular(errno.EINVAL, "not a regular file", name)
+    return os.fdopen(descriptor, "rb")
+
+
+def _is_stored(name: str, folder: int) -> bool:
+    if not is_segment(name):
+        return False
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    return False
