@@ -59,6 +59,7 @@ def our_figures(server: Server, home: Path) -> Figures:
     if _count(found) != POINTS:
         raise RuntimeError(f"read {_count(found)} points back, not {POINTS}")
     read_back_s = median_of(REPEATS, lambda: seconds_of(lambda: client.call("GET", path)))
+    client.close()
     submits = rate(CLIENTS, SECONDS, connect, lambda c: c.call("POST", "/v1/jobs", SPEC))
     listed = median_of(REPEATS, lambda: seconds_of(lambda: client.call("GET", "/v1/jobs?limit=50")))
     return Figures(submits, ingest, read_back_s, listed)
@@ -124,6 +125,7 @@ def mlflow_figures(server: Server) -> Figures:
     if len(client.call("GET", path)["metrics"]) != POINTS:
         raise RuntimeError("MLflow did not give every point back")
     read_back_s = median_of(REPEATS, lambda: seconds_of(lambda: client.call("GET", path)))
+    client.close()
     submits = rate(CLIENTS, SECONDS, lambda: Client(server.url), create)
     body = {"experiment_ids": [experiment], "max_results": 50}
     listed = median_of(REPEATS, lambda: seconds_of(lambda: client.call("POST", f"{api}/runs/search", body)))
