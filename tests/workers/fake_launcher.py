@@ -95,7 +95,7 @@ class FakeRun:
     ) -> None:
         with self._turn:
             if not self._ended:
-                self._finish()
+                self._finish(survivors=survivors)
                 self.happens(Ended(code if signal is None else None, signal, 1 << 20, survivors, deadline))
 
     def vanish(self) -> None:
@@ -108,10 +108,16 @@ class FakeRun:
         self._events.append(event)
         self._launcher.send(b"e")
 
-    def _finish(self) -> None:
+    def survivors_end(self) -> None:
+        """What `end(survivors=True)` left behind, with its locks, is gone now."""
+        close_all(self._locks)
+        self._locks = []
+
+    def _finish(self, *, survivors: bool = False) -> None:
         if not self._ended:
             self._ended = True
-            close_all(self._locks)
+            if not survivors:
+                self.survivors_end()
             self.closes_output()
             self._trainer.close()
 

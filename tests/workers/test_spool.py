@@ -216,7 +216,7 @@ def got(batches: list[Batch], kind: str) -> list[Entry]:
 
 class TestProperties:
     @given(_OPERATIONS)
-    @settings(max_examples=80)
+    @settings(max_examples=80, deadline=None)
     def test_without_pressure_everything_arrives_once_and_in_order(self, operations: list[tuple[str, object]]) -> None:
         fed, batches = drive(spool(), operations)
         assert [line for batch in batches for line in lines_of(batch)] == fed.lines
@@ -224,7 +224,7 @@ class TestProperties:
         assert len(got(batches, "telemetry")) == fed.samples
 
     @given(_OPERATIONS, st.integers(0, 500))
-    @settings(max_examples=80)
+    @settings(max_examples=80, deadline=None)
     def test_under_pressure_points_and_notices_are_kept_and_the_rest_is_counted(
         self, operations: list[tuple[str, object]], bound: int
     ) -> None:
@@ -241,7 +241,7 @@ class TestProperties:
         assert len(got(batches, "telemetry")) + sum(e.data["telemetry"] for e in dropped) == fed.samples
 
     @given(st.lists(st.text(max_size=8000), max_size=40))
-    @settings(max_examples=40)
+    @settings(max_examples=40, deadline=None)
     def test_every_log_entry_fits_in_64_kb(self, lines: list[str]) -> None:
         box = spool()
         box.log([line.encode("utf-8", "replace").decode() for line in lines])

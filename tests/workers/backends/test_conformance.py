@@ -10,9 +10,10 @@ from numpy.testing import assert_allclose
 
 from app.spec.training import Adam, Sgd
 from tests.workers.backends import fake
-from tests.workers.backends.sessions import CPU, FEATURES, ROWS, Recipe, layers, open_session, train
-from workers.backends.base import Backend, Steps, load_backend
+from tests.workers.backends.sessions import CPU, FEATURES, ROWS, Recipe, arrays, layers, open_session, train
+from workers.backends.base import Backend, Program, Steps, load_backend
 from workers.backends.initial import draw_weights
+from workers.data.arrays import Arrays
 from workers.data.metrics import no_sums
 from workers.protocol import Device
 
@@ -186,6 +187,23 @@ class TestRun:
         sums = [session.run(steps(1), no_sums("classification")) for session in (plain, shrunk)]
 
         assert_allclose(sums[0], sums[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+class TestOverflow:
+    def test_adam_that_an_infinite_square_has_stopped_does_not_pass_for_trained(self, framework: str) -> None:
+        # The losses stay finite, some 1e34; the gradients' squares do not, and Adam divides by their root.
+        table = arrays("mse")
+        huge = Arrays(x=table.x * np.float32(1e10), y=table.y.astype(np.float32) * np.float32(1e17))
+        model = layers("mse", activation="relu")
+        program = Program(layers=tuple(model), loss="mse", optimizer=Adam(name="adam"), batch_size=16)
+        backend = load_backend(framework)
+        backend.prepare([CPU], 1)
+        session = backend.open(program, draw_weights(model, FEATURES, 3), {"train": huge})
+
+        sums = session.run(steps(3), no_sums("regression"))
+
+        assert not np.isfinite(sums[0])
 
 
 class TestEvaluate:

@@ -75,12 +75,10 @@ class Bench:
         assert claim is not None
         return claim
 
-    def begin(
-        self, claim: attempts.Claim | None = None, *, until_ns: int = UNTIL_NS, **equipment: object
-    ) -> Supervisor:
+    def begin(self, claim: attempts.Claim | None = None, *, until_ns: int = UNTIL_NS, **equipment: Any) -> Supervisor:
         supervisor = Supervisor(
             claim or self.claim(),
-            replace(self.equipment, **equipment),  # type: ignore[arg-type] # any field
+            replace(self.equipment, **equipment),
             self.clock.boot_ns() + until_ns,
             self.ended.append,
         )
@@ -88,7 +86,7 @@ class Bench:
         supervisor.start()
         return supervisor
 
-    def run(self, claim: attempts.Claim | None = None, **equipment: object) -> tuple[Supervisor, FakeRun]:
+    def run(self, claim: attempts.Claim | None = None, **equipment: Any) -> tuple[Supervisor, FakeRun]:
         """A supervisor whose trainer is up and known to the database."""
         supervisor = self.begin(claim, **equipment)
         run = self.launcher.next_run()

@@ -221,21 +221,23 @@ class TestDoubtfulEnds:
         marked: list[tuple[list[str], str]] = []
         supervisor, run = bench.run(quarantine=lambda _session, devices, reason: marked.append((list(devices), reason)))
         run.end(code=0, survivors=True)
-        held, _ = take_all([str(bench.equipment.lock_dir / "dev-host-a-0.lock")])
         try:
             bench.wait(supervisor)
         finally:
-            close_all(held)
+            run.survivors_end()
 
         assert [devices for devices, _ in marked] == [["host-a-0"]]
         assert "could not be killed" in marked[0][1]
         assert (bench.state, bench.attempt().cause) == (JobState.QUEUED, "device_fault")
 
     def test_survivors_that_are_gone_a_moment_later_are_no_fault(self, bench: Bench) -> None:
-        supervisor, run = bench.run()
+        supervisor, run = bench.run(proof_s=20.0)
         bench.leave_file(run, "model.safetensors", b"x")
         run.says(model("model.safetensors"), Done(metrics={}))
         run.end(code=0, survivors=True)
+        eventually(run.closed.is_set)
+        assert leases(bench) == 1
+        run.survivors_end()
         bench.wait(supervisor)
         assert bench.state is JobState.SUCCEEDED
 

@@ -4,7 +4,7 @@ import signal
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.jobs.states import StopRequest
@@ -62,6 +62,7 @@ class TestSteps:
         ),
         st.floats(0.1, 30),
     )
+    @settings(deadline=None)
     def test_whatever_is_asked_each_step_comes_once_and_in_order(
         self, asked: list[tuple[StopReason, float]], grace_s: float
     ) -> None:

@@ -64,8 +64,7 @@ class TestCancel:
         assert bench.attempt().signal == signal.SIGTERM
 
     def test_one_that_ignores_term_is_killed_when_the_grace_is_over(self, stubborn: Bench) -> None:
-        equipment = {"launcher": stubborn.launcher, "stop_grace_s": 10.0}
-        supervisor, run = stubborn.run(**equipment)
+        supervisor, run = stubborn.run(launcher=stubborn.launcher, stop_grace_s=10.0)
         stop(stubborn, supervisor, run)
         pass_time(stubborn, supervisor, 1)
         eventually(lambda: run.signals == [signal.SIGTERM])

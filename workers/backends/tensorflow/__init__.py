@@ -1,0 +1,1 @@
+"""The TensorFlow backend; imported by name in a trainer's process only."""

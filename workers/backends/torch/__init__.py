@@ -1,0 +1,1 @@
+"""The torch backend; imported by name in a trainer's process only."""

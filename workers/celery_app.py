@@ -1,0 +1,197 @@
+"""Wires the worker of a host: settings, devices, the heartbeat, and Celery as the doorbell.
+
+Celery carries one task, a hand-over of milliseconds. What runs belongs to a bootstep, so that a shutdown drains
+attempts instead of waiting for tasks as long as jobs.
+"""
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+from celery import Celery, bootsteps, signals
+from celery.exceptions import WorkerShutdown
+from celery.worker import state as celery_state
+
+from app import __version__
+from app.broker import WAKE_TASK, Bell, celery_app, queue_of
+from app.clock import SystemClock
+from app.db import Database
+from app.fleet.registry import WorkerFacts
+from app.settings import InvalidSettings, Settings
+from app.storage import open_storage
+from workers.host import Host, Rhythm
+from workers.host_lock import HostLock
+from workers.identity import boot_id, host_id
+from workers.interpreters import Interpreter, find_interpreters
+from workers.inventory import InventoryChoice, choose_inventory
+from workers.inventory.cores import usable_cores
+from workers.launch import ColdLauncher
+from workers.supervisor import Equipment
+
+log = structlog.get_logger("worker")
+
+POOL_THREADS: Final = 2
+_LOOK_S: Final = 0.2
+_NO_QUEUE: Final = "worker.unregistered"
+
+
+def main(settings: Settings) -> None:
+    """Run the worker of this host until SIGTERM or Ctrl-C, then drain it. Blocks; to be called from the main thread.
+
+    Raises:
+        WorkerRunning: another worker of this host is alive.
+        InvalidSettings: there is no broker's address, or an interpreter cannot be used.
+        InvalidInventory: the file of simulated devices cannot be used.
+        SystemExit: with Celery's exit code, when it is not 0.
+    """
+    if not settings.broker_url:
+        raise InvalidSettings("TRAINSHED_BROKER_URL is missing; for example redis://redis:6379/0.")
+    _log_what_celery_says(settings.log_level)
+    lock = HostLock(settings.effective_run_dir.absolute())
+    lock.acquire()
+    bell = Bell(settings.broker_url)
+    database = Database(settings.effective_database_url, synchronous=settings.sqlite_synchronous)
+    try:
+        bell.start()
+        host = build_host(settings, database, bell, on_deposed=lambda: os.kill(os.getpid(), signal.SIGTERM))
+        code = run(celery_app(settings.broker_url), host, settings.log_level)
+    finally:
+        bell.stop()
+        database.dispose()
+        lock.release()
+    if code:
+        raise SystemExit(code)
+
+
+def build_host(settings: Settings, database: Database, bell: Bell, on_deposed: Callable[[], None]) -> Host:
+    """Find out what this host is and has, and put its worker together; nothing is started."""
+    identity = host_id(settings.host_id)
+    interpreters = find_interpreters(settings.interpreters)
+    listing = choose_inventory(
+        InventoryChoice(
+            devices=settings.devices,
+            host_id=identity,
+            cores=usable_cores(),
+            simulated=settings.simulated_inventory,
+            cpu_slots=settings.cpu_slots,
+        )
+    ).list_devices()
+    if listing.reason:
+        log.warning("devices_missing", reason=listing.reason)
+    facts = WorkerFacts(
+        host_id=identity,
+        host_name=socket.gethostname(),
+        instance=secrets.token_hex(12),
+        boot_id=boot_id(),
+        version=__version__,
+        frameworks={name: _offered(found) for name, found in interpreters.items()},
+        reason=_reason(listing.reason, interpreters),
+    )
+    equipment = Equipment(
+        database=database,
+        bell=bell,
+        storage=open_storage(settings.effective_storage_url),
+        launcher=ColdLauncher(),
+        clock=SystemClock(),
+        interpreters={name: found.path for name, found in interpreters.items()},
+        run_dir=settings.effective_run_dir.absolute(),
+        stop_grace_s=settings.stop_grace_s,
+        report_interval_s=settings.report_interval_s,
+        max_log_bytes=settings.max_log_bytes,
+        environment=dict(os.environ),
+    )
+    rhythm = Rhythm(settings.heartbeat_s, settings.lease_s, settings.lease_margin_s)
+    return Host(facts, listing.devices, equipment, rhythm, on_deposed)
+
+
+def run(app: Celery, host: Host, log_level: str) -> int:
+    """Run Celery's worker around the host; the exit code. The host is drained in any case."""
+    register_wake(app, host)
+    app.steps["worker"].add(attempts_step(host))
+    with_logging_left_alone = signals.setup_logging.connect(_keep_logging, weak=False)
+    stop_claiming = signals.worker_shutting_down.connect(lambda **_: host.stop_claiming(), weak=False)
+    try:
+        worker = app.Worker(
+            hostname=f"trainshed-{os.getpid()}@{socket.gethostname()}",
+            pool_cls="threads",
+            concurrency=POOL_THREADS,
+            queues=[_NO_QUEUE],
+            loglevel=log_level.upper(),
+            quiet=True,
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+        )
+        worker.start()
+        return int(worker.exitcode or 0)
+    finally:
+        signals.setup_logging.disconnect(with_logging_left_alone)
+        signals.worker_shutting_down.disconnect(stop_claiming)
+        host.stop()
+
+
+def register_wake(app: Celery, host: Host) -> None:
+    """The one task. Its arguments are for tracing only: what there is to do stands in the database."""
+
+    @app.task(name=WAKE_TASK)  # type: ignore[untyped-decorator] # Celery has no types
+    def wake(*_: Any) -> None:  # noqa: ANN401 - a forged message may carry anything
+        host.wake()
+
+
+def attempts_step(host: Host) -> type[bootsteps.StartStopStep]:
+    """A bootstep of Celery's worker that owns the host's attempts.
+
+    It starts before Celery connects to the broker, so a host works without one; it learns its queue's name when the
+    database has registered it. It stops after Celery has stopped to consume.
+    """
+
+    class Attempts(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
+        requires = ("celery.worker.components:Pool",)
+
+        def start(self, worker: Any) -> None:  # noqa: ANN401
+            host.start()
+            while not host.registered.wait(_LOOK_S):
+                if celery_state.should_stop is not None or celery_state.should_terminate is not None:
+                    raise WorkerShutdown(0)
+            worker.app.amqp.queues.select([queue_of(str(host.worker_id))])
+
+        def stop(self, _worker: Any) -> None:  # noqa: ANN401
+            host.stop()
+
+        def terminate(self, _worker: Any) -> None:  # noqa: ANN401
+            host.stop()
+
+    return Attempts
+
+
+def _log_what_celery_says(level: str) -> None:
+    """Celery's own log, beside ours; that each wake-up came and went is no news."""
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format='level=%(levelname)s event="%(message)s" logger=%(name)s'
+    )
+    for name in ("celery.worker.strategy", "celery.app.trace"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _keep_logging(**_: Any) -> None:  # noqa: ANN401
+    """Being connected is enough: Celery then leaves logging as the worker set it up."""
+
+
+def _offered(interpreter: Interpreter) -> dict[str, str | None]:
+    return {"version": interpreter.version, "interpreter": str(interpreter.path)}
+
+
+def _reason(devices: str | None, interpreters: dict[str, Interpreter]) -> str | None:
+    if interpreters:
+        return devices
+    missing = (
+        "This worker found no framework. Install trainshed[torch] or trainshed[tensorflow], or set "
+        'TRAINSHED_INTERPRETERS={"torch": "/opt/torch/bin/python"}.'
+    )
+    return " ".join(part for part in (devices, missing) if part)

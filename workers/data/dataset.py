@@ -1,0 +1,91 @@
+"""A table's columns made ready for training: divided, scaled, encoded, with all that `predict` needs to do the same."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from app.spec import EffectiveSpec
+from app.tables import Columns
+from workers.data.arrays import Arrays
+from workers.data.labels import Vocabulary
+from workers.data.metrics import Yardstick
+from workers.data.split import PART_NAMES, Division, PartName, divide
+from workers.data.standardise import Scaling
+
+__all__ = ["Arrays", "Dataset", "prepare"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The parts and how they were made.
+
+    `inputs` scales the features. Classification has a `vocabulary`, regression a `target` scaling of one column: the
+    loss is computed on standardised targets (a learning rate of 0.001 would need thousands of steps to reach a mean of
+    150), while mae and rmse are reported in the target's own unit. With `preprocess.numeric: none` both scalings are
+    the identity. `row_numbers` are the table's own numbers of the usable rows, which `division` indexes.
+    """
+
+    parts: dict[PartName, Arrays]
+    yardsticks: dict[PartName, Yardstick]
+    division: Division
+    row_numbers: NDArray[np.int64]
+    inputs: Scaling
+    vocabulary: Vocabulary | None
+    target: Scaling | None
+    notices: tuple[tuple[str, str], ...]
+
+    @property
+    def output_units(self) -> int:
+        return len(self.vocabulary.labels) if self.vocabulary else 1
+
+
+def prepare(columns: Columns, spec: EffectiveSpec, dtype: DTypeLike = np.float32) -> Dataset:
+    """Divide first, then fit on the training part and apply to all: no part is scaled with what it should not know."""
+    vocabulary = Vocabulary.of(columns.y) if spec.task == "classification" else None
+    classes = vocabulary.encode(columns.y) if vocabulary else None
+    division = divide(len(columns.x), classes, spec.data.split)
+    standardise = spec.data.preprocess.numeric == "standardize"
+    inputs = Scaling.fit(columns.x[division.train]) if standardise else Scaling.identity(columns.x.shape[1])
+    target: Scaling | None = None
+    if classes is None:
+        goals = np.asarray(columns.y, np.float64)[:, None]
+        target = Scaling.fit(goals[division.train]) if standardise else Scaling.identity(1)
+        targets: NDArray[np.generic] = target.apply(goals).astype(dtype)
+    else:
+        targets = classes
+    parts = {name: _arrays(columns, targets, division.rows(name), inputs, dtype) for name in PART_NAMES}
+    unit = float(target.scale[0]) if target else 1.0
+    return Dataset(
+        parts=parts,
+        yardsticks={name: Yardstick.of(spec.task, part.y, unit) for name, part in parts.items()},
+        division=division,
+        row_numbers=columns.row_numbers,
+        inputs=inputs,
+        vocabulary=vocabulary,
+        target=target,
+        notices=tuple(_rare(vocabulary, classes, division, spec)) if vocabulary and classes is not None else (),
+    )
+
+
+def _arrays(
+    columns: Columns, targets: NDArray[np.generic], rows: NDArray[np.int64], inputs: Scaling, dtype: DTypeLike
+) -> Arrays:
+    with np.errstate(over="ignore"):  # a value beyond float32 becomes infinite; the loss then says "diverged"
+        return Arrays(x=inputs.apply(columns.x[rows]).astype(dtype), y=targets[rows])
+
+
+def _rare(
+    vocabulary: Vocabulary, classes: NDArray[np.int64], division: Division, spec: EffectiveSpec
+) -> Iterator[tuple[str, str]]:
+    """Name the classes that a split cannot share out: one row only, or none in the training part."""
+    counts = np.bincount(classes, minlength=len(vocabulary.labels))
+    trained = np.bincount(classes[division.train], minlength=len(vocabulary.labels))
+    for label, count, seen in zip(vocabulary.labels, counts, trained, strict=True):
+        whose = f"Class '{label}' of '{spec.data.target}' has {count} row{'' if count == 1 else 's'}"
+        if seen == 0:
+            advice = "Use data.split.method 'stratified'."
+            yield "class_not_trained", f"{whose}, none of them for training: the model cannot learn it. {advice}"
+        elif count == 1:
+            yield "rare_class", f"{whose}. It is used for training, so how well this class is known is not measured."

@@ -1,0 +1,135 @@
+"""From what was seen of a trainer's end to what is written about it. Pure, a table as far as it goes.
+
+Details follow the cause's own sentence (app.jobs.causes) when a job is shown, so they do not repeat it.
+
+Success needs proof: the trainer said that it started and that it is done, it left with 0, nothing of it is left, and
+there is a model. Everything else has a cause.
+"""
+
+import signal
+from dataclasses import dataclass
+from typing import Final
+
+from app.errors import Cause
+from app.jobs.endings import Ending
+from app.series.nonfinite import to_json
+from workers.launch_port import Busy, Ended, LauncherGone
+from workers.protocol import Artifact, Done, Failed, Started
+from workers.stopping import StopReason
+
+DETAIL_CHARACTERS: Final = 4_000
+_STOPPED: Final = {
+    StopReason.FENCED: "The worker lost its hold on the devices and killed the run.",
+}
+_UNREADABLE: Final = str.maketrans({"\x00": "\ufffd"})
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What was seen of one attempt from its start to the last event of its launcher."""
+
+    end: Ended | Busy | LauncherGone
+    started: Started | None = None
+    last_word: Done | Failed | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    stop: StopReason | None = None
+    tail: str = ""
+    out_of_memory: bool = False
+
+
+def clean(text: str) -> str:
+    """Text that every database takes: no NUL (PostgreSQL refuses it), no half of a surrogate pair, and not endless."""
+    return text.translate(_UNREADABLE).encode("utf-8", "replace").decode()[:DETAIL_CHARACTERS]
+
+
+def failed(cause: Cause, detail: str) -> Ending:
+    """An attempt that ended before it had a process, or whose files could not be stored."""
+    return Ending(succeeded=False, cause=cause, detail=clean(detail))
+
+
+def ending_of(watched: Watched) -> Ending:
+    """Judge an end.
+
+    A trainer that failed by itself keeps its own cause, also when it was being stopped at the time. One that left
+    without a word, or was killed, while it was being stopped left for the stop's reason.
+    """
+    end, word = watched.end, watched.last_word
+    if isinstance(end, Busy):
+        held = end.lock.rpartition("/")[2].removesuffix(".lock")
+        return failed(Cause.DEVICE_UNAVAILABLE, f"Another process of this host holds {held}.")
+    if isinstance(word, Failed):
+        return _ended(end, word.cause, "\n".join(part for part in (word.message, word.detail) if part))
+    if _is_success(watched):
+        return _success(watched)
+    if watched.stop is not None:
+        return _ended(end, watched.stop.cause, _STOPPED.get(watched.stop))
+    return _ended(end, *_unexplained(watched, end))
+
+
+def _is_success(watched: Watched) -> bool:
+    """Whether training was finished. A stop that came too late to be noticed does not undo it."""
+    end, word = watched.end, watched.last_word
+    return (
+        isinstance(end, Ended)
+        and end.code == 0
+        and isinstance(word, Done)
+        and word.stopped is None
+        and watched.started is not None
+        and watched.stop is not StopReason.FENCED
+        and any(artifact.kind == "model" for artifact in watched.artifacts)
+    )
+
+
+def _success(watched: Watched) -> Ending:
+    metrics: dict[str, float | str] = {}
+    if isinstance(watched.last_word, Done):
+        metrics = {name: to_json(value) for name, value in watched.last_word.metrics.items()}
+    rss = watched.end.max_rss_bytes if isinstance(watched.end, Ended) else None
+    return Ending(succeeded=True, exit_code=0, max_rss_bytes=rss, final_metrics=metrics)
+
+
+def _unexplained(watched: Watched, end: Ended | LauncherGone) -> tuple[Cause, str]:
+    """The cause of an end that nobody asked for and that the trainer did not announce as a failure."""
+    if isinstance(end, LauncherGone):
+        return _without_launcher(out_of_memory=watched.out_of_memory)
+    if end.deadline:
+        return Cause.WORKER_LOST, "The lease ran out: the database was not reached for too long."
+    if end.signal is not None:
+        return _by_signal(end.signal, watched)
+    if not isinstance(watched.last_word, Done):
+        return Cause.INCOMPLETE, _with_tail(f"It left with exit code {end.code}.", watched.tail)
+    if watched.last_word.stopped is not None:
+        return Cause.TRAINER_KILLED, "It was told to stop by a signal that the worker did not send."
+    missing = f"left with exit code {end.code}" if end.code else "left no model"
+    return Cause.INCOMPLETE, _with_tail(f"It said that it was done, but {missing}.", watched.tail)
+
+
+def _without_launcher(*, out_of_memory: bool) -> tuple[Cause, str]:
+    if out_of_memory:
+        return Cause.HOST_OUT_OF_MEMORY, "The launcher of the training process was killed to free memory."
+    return Cause.WORKER_LOST, "The launcher of the training process died, and the trainer with it."
+
+
+def _by_signal(number: int, watched: Watched) -> tuple[Cause, str]:
+    if number == signal.SIGKILL and watched.out_of_memory:
+        return Cause.HOST_OUT_OF_MEMORY, "The kernel killed the training process to free memory."
+    name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
+    return Cause.TRAINER_KILLED, _with_tail(f"It ended by signal {name}.", watched.tail)
+
+
+def _with_tail(sentence: str, tail: str) -> str:
+    return f"{sentence} Its last output:\n{tail}" if tail else sentence
+
+
+def _ended(end: Ended | LauncherGone, cause: Cause | None, detail: str | None) -> Ending:
+    text = clean(detail) if detail else None
+    if isinstance(end, LauncherGone):
+        return Ending(succeeded=False, cause=cause, detail=text)
+    return Ending(
+        succeeded=False,
+        cause=cause,
+        detail=text,
+        exit_code=end.code,
+        signal=end.signal,
+        max_rss_bytes=end.max_rss_bytes or None,
+    )

@@ -1,0 +1,162 @@
+"""Writes what the spool holds into the database, from a thread of its own, so that draining the trainer never waits."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+from sqlalchemy.orm import Session
+
+from app.broker import CHANNEL_JOURNAL, Bell
+from app.db import Database, DatabaseDown
+from app.jobs import attempts
+from workers.spool import Batch, Spool
+
+log = structlog.get_logger("worker")
+
+_LONGEST_PAUSE_S: Final = 2.0
+_DOUBLINGS: Final = 8
+_TRIES_OF_ONE_BATCH: Final = 3
+
+
+@dataclass(frozen=True)
+class StartedFacts:
+    """The trainer is up: its process, and what it says that it runs on."""
+
+    process: attempts.ProcessFacts
+    facts: dict[str, Any]
+
+
+class Fenced(Exception):
+    """The attempt is not the job's current one any more; raised inside a transaction, so that nothing of it stays."""
+
+
+class Recorder:
+    """One attempt's way into the database; at most one transaction per `interval_s`.
+
+    `on_fenced` is called, once, from the recorder's thread when the database says that the attempt is not current.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        bell: Bell,
+        spool: Spool,
+        attempt: tuple[str, int],
+        *,
+        interval_s: float,
+        on_fenced: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._bell = bell
+        self._spool = spool
+        self._job_id, self._attempt = attempt
+        self._interval_s = interval_s
+        self._on_fenced = on_fenced
+        self._started: StartedFacts | None = None
+        self._failures = 0
+        self._refusals = 0
+        self._rest: list[Batch] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"record-{self._job_id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def started(self, facts: StartedFacts) -> None:
+        self._started = facts
+        self._spool.filled.set()
+
+    def stop(self) -> None:
+        """Stop the thread; what is not written yet is kept for `write_rest`."""
+        self._stop.set()
+        self._spool.filled.set()
+        self._thread.join()
+        while (batch := self._spool.take()) is not None:
+            self._rest.append(batch)
+            self._spool.written()
+
+    def write_rest(self, session: Session) -> None:
+        """Write all that is left in the caller's transaction; may be repeated when that transaction was lost.
+
+        Raises:
+            Fenced: the attempt is not current.
+        """
+        now = self._database.now(session)
+        if self._started is not None:
+            self._write_started(session, self._started, now)
+        for batch in self._rest:
+            self._write(session, batch, now)
+
+    def rest_written(self) -> None:
+        """The transaction of `write_rest` was committed."""
+        self._started = None
+        self._rest.clear()
+
+    def drop_reports(self) -> None:
+        """Give up on reports that the database refuses, so that they do not take the end of the attempt with them."""
+        self._rest.clear()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if not self._failures:
+                self._spool.filled.wait()
+            self._spool.filled.clear()
+            self._stop.wait(self._flush())
+
+    def _flush(self) -> float:
+        """Write what there is now, in one transaction; answers how long to wait before the next one."""
+        started, batch = self._started, self._spool.take()
+        if started is None and batch is None:
+            return 0.0
+        try:
+            with self._database.write() as session:
+                now = self._database.now(session)
+                if started is not None:
+                    self._write_started(session, started, now)
+                if batch is not None:
+                    self._write(session, batch, now)
+        except Fenced:
+            self._stop.set()
+            self._on_fenced()
+            return 0.0
+        except DatabaseDown:
+            self._failures += 1
+            return min(self._interval_s * 2.0 ** min(self._failures, _DOUBLINGS), _LONGEST_PAUSE_S)
+        except Exception:
+            log.exception("report_refused", job_id=self._job_id, attempt=self._attempt)
+            self._give_up_on_poison(batch)
+            return self._interval_s
+        self._failures = self._refusals = 0
+        if started is self._started:
+            self._started = None
+        if batch is not None:
+            self._spool.written()
+        self._bell.ring(CHANNEL_JOURNAL, self._job_id)
+        return self._interval_s
+
+    def _give_up_on_poison(self, batch: Batch | None) -> None:
+        """A report that the database refuses for itself must not stop all reports behind it."""
+        self._failures += 1
+        self._refusals += 1
+        if self._refusals >= _TRIES_OF_ONE_BATCH and batch is not None:
+            self._failures = self._refusals = 0
+            self._spool.written()
+            self._spool.notice("report_lost", f"A report with {len(batch.entries)} entries could not be written.")
+
+    def _write_started(self, session: Session, started: StartedFacts, now: datetime) -> None:
+        # False may also mean that an earlier try was written although its answer was lost: the journal's fence decides.
+        attempts.mark_running(session, self._job_id, self._attempt, started.process, started.facts, now)
+        self._require(attempts.record(session, self._job_id, self._attempt, [], None, None, now))
+
+    def _write(self, session: Session, batch: Batch, now: datetime) -> None:
+        job_id, attempt = self._job_id, self._attempt
+        if batch.best is not None:
+            self._require(attempts.record(session, job_id, attempt, [], None, batch.best, now))
+        self._require(attempts.record(session, job_id, attempt, batch.entries, batch.progress, batch.metrics, now))
+
+    def _require(self, written: bool) -> None:  # noqa: FBT001 - the answer of a write, passed through
+        if not written:
+            raise Fenced

@@ -1,0 +1,72 @@
+"""Ends attempts that the database believes this worker runs, and that nobody runs any more."""
+
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from app.db import Database
+from app.errors import Cause
+from app.jobs.attempts import OpenAttempt, open_attempts
+from app.jobs.endings import Ending, end_attempt
+from workers.launch import lock_names, sweep
+from workers.proof import locks_free
+
+log = structlog.get_logger("worker")
+
+LOST: Final = "The worker was restarted or killed while it ran the job."
+NEVER_STARTED: Final = "The worker took the job, but the database's answer was lost; nothing was started."
+
+
+@dataclass(frozen=True)
+class Settler:
+    """Settles strays of one worker. A free lock is the proof that nothing of an attempt is left; a pid is only a hint.
+
+    Only for a worker that is alone on its host (it holds the host's lock): everything else under these locks is then a
+    left-over.
+    """
+
+    database: Database
+    lock_dir: Path
+    instance: str
+
+    def sweep_all(self) -> list[int]:
+        """Kill whatever an earlier worker left behind, frozen or not; the pids."""
+        if not self.lock_dir.is_dir():
+            return []
+        killed = sweep(self.lock_dir, [path.name for path in self.lock_dir.glob("*.lock")])
+        if killed:
+            log.warning("left_overs_killed", pids=killed)
+        return killed
+
+    def settle(self, worker_id: str, running: Container[tuple[str, int]]) -> list[str]:
+        """End every open attempt that is not in `running`; the ids of their jobs.
+
+        One whose locks are still held stays open, with its devices, and is looked at again the next time.
+        """
+        with self.database.read() as session:
+            strays = [
+                stray for stray in open_attempts(session, worker_id) if (stray.job_id, stray.attempt) not in running
+            ]
+        return [stray.job_id for stray in strays if self._end(stray)]
+
+    def _end(self, stray: OpenAttempt) -> bool:
+        names = lock_names(stray.job_id, stray.devices)
+        if not locks_free(self.lock_dir, names[:1]):
+            sweep(self.lock_dir, names[:1])
+        if not locks_free(self.lock_dir, names[:1]):
+            log.error("stray_holds_its_lock", job_id=stray.job_id, attempt=stray.attempt)
+            return False
+        ending = self._ending(stray)
+        with self.database.write() as session:
+            state = end_attempt(session, stray.job_id, stray.attempt, ending, self.database.now(session))
+        log.warning("stray_settled", job_id=stray.job_id, attempt=stray.attempt, state=state)
+        return True
+
+    def _ending(self, stray: OpenAttempt) -> Ending:
+        """A claim of this very instance that has no process was never started, and spends no budget."""
+        if stray.instance == self.instance and stray.pid is None:
+            return Ending(succeeded=False, cause=Cause.NOT_CLAIMED, detail=NEVER_STARTED)
+        return Ending(succeeded=False, cause=Cause.WORKER_LOST, detail=LOST)

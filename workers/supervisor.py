@@ -1,0 +1,238 @@
+"""One attempt from claim to free: prepare, launch, watch, prove the end, store the files, write the end.
+
+Each attempt has a thread. What it does in the database while the trainer runs is done by its recorder's thread.
+"""
+
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import structlog
+from sqlalchemy.orm import Session
+
+from app.broker import Bell
+from app.clock import Clock
+from app.db import Database
+from app.errors import Cause, TrainshedError
+from app.jobs.attempts import Claim, ProcessFacts
+from app.jobs.endings import Ending
+from app.storage import MissingObject, Storage
+from workers.assignments import make_assignment, make_work_dir
+from workers.closing import Closing
+from workers.launch import lock_names, trainer_environment
+from workers.launch_port import Busy, Ended, Launcher, LauncherGone, LaunchFailed, LaunchRequest, StartedEvent
+from workers.orders import Orders
+from workers.outcome import Watched, ending_of, failed
+from workers.proof import PROOF_S, free_locks
+from workers.protocol import Assignment, Started
+from workers.recorder import Recorder, StartedFacts
+from workers.spool import Spool
+from workers.stopping import SECOND_NS, StopReason
+from workers.watch import Watch
+
+log = structlog.get_logger("worker")
+
+_LAUNCHES: Final = 3
+"""How often a launch is tried when a lock is held: what held it is killed in between."""
+
+
+def no_quarantine(session: Session, device_ids: Sequence[str], reason: str) -> None:
+    """For a host without a fleet, as in tests of a single attempt."""
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What every attempt of a host works with; times in seconds, sizes in bytes.
+
+    `quarantine` marks devices as unusable, in the transaction that ends an attempt whose processes cannot be killed.
+    """
+
+    database: Database
+    bell: Bell
+    storage: Storage
+    launcher: Launcher
+    clock: Clock
+    interpreters: Mapping[str, Path]
+    run_dir: Path
+    stop_grace_s: float
+    report_interval_s: float
+    max_log_bytes: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+    quarantine: Callable[[Session, Sequence[str], str], None] = no_quarantine
+    proof_s: float = PROOF_S
+
+    @property
+    def lock_dir(self) -> Path:
+        return self.run_dir / "locks"
+
+
+class Supervisor:
+    """Runs one attempt in a thread of its own.
+
+    `extend`, `stop` and `abandon` may be called from any thread at any time, also after the end. `on_end` is called
+    from the attempt's thread as the last thing it does.
+    """
+
+    def __init__(
+        self, claim: Claim, equipment: Equipment, until_boot_ns: int, on_end: Callable[["Supervisor"], None]
+    ) -> None:
+        self.key = (claim.job_id, claim.attempt)
+        self._claim = claim
+        self._equipment = equipment
+        self._on_end = on_end
+        self._orders = Orders(until_boot_ns)
+        self._deadline_ns = equipment.clock.boot_ns() + round(claim.remaining_s * SECOND_NS)
+        self._locks = lock_names(claim.job_id, [device.id for device in claim.devices])
+        self._holds_devices = True
+        self._spool = Spool(max_log_bytes=equipment.max_log_bytes)
+        self._recorder = Recorder(
+            equipment.database,
+            equipment.bell,
+            self._spool,
+            self.key,
+            interval_s=equipment.report_interval_s,
+            on_fenced=lambda: self._orders.ask_stop(StopReason.FENCED),
+        )
+        if claim.stop is not None:
+            self._orders.ask_stop(StopReason(claim.stop.value))
+        self._thread = threading.Thread(target=self._run, name=f"attempt-{claim.job_id}", daemon=True)
+
+    @property
+    def holds_devices(self) -> bool:
+        """False from the moment on at which no process is left; a lease that is missing then means nothing."""
+        return self._holds_devices
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def extend(self, until_boot_ns: int) -> None:
+        self._orders.extend(until_boot_ns)
+
+    def stop(self, reason: StopReason) -> None:
+        self._orders.ask_stop(reason)
+
+    def abandon(self) -> None:
+        self._orders.abandon()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        self._recorder.start()
+        work_dir: Path | None = None
+        try:
+            work_dir = make_work_dir(self._equipment.run_dir, *self.key)
+            self._carry_out(work_dir)
+        except Exception:
+            log.exception("attempt_failed", job_id=self.key[0], attempt=self.key[1])
+            self._close(failed(Cause.WORKER_LOST, "The worker could not run the job; its own log says why."), None)
+        finally:
+            if work_dir is not None:
+                shutil.rmtree(work_dir, ignore_errors=True)
+            self._orders.close()
+            self._on_end(self)
+
+    def _carry_out(self, work_dir: Path) -> None:
+        try:
+            assignment = make_assignment(self._claim, work_dir, self._equipment.storage)
+        except MissingObject as error:
+            self._close(failed(Cause.INVALID_DATA, str(error)), None)
+            return
+        except (OSError, TrainshedError) as error:
+            self._close(failed(Cause.WORKER_LOST, f"The data could not be fetched: {error}."), None)
+            return
+        watched = self._launch(assignment, work_dir)
+        if isinstance(watched, Ending):
+            self._close(watched, None)
+        elif watched is not None:
+            self._close_watched(watched, work_dir)
+        else:
+            self._recorder.stop()
+
+    def _launch(self, assignment: Assignment, work_dir: Path) -> Watched | Ending | None:
+        """Run the trainer to its end; None when the attempt was abandoned on the way."""
+        framework = assignment.spec.framework
+        interpreter = self._equipment.interpreters.get(framework)
+        if interpreter is None:
+            return failed(Cause.WORKER_LOST, f"This worker has no interpreter for {framework}.")
+        environment = trainer_environment(assignment.devices, assignment.threads, work_dir, self._equipment.environment)
+        watched: Watched | Ending | None = None
+        for _ in range(_LAUNCHES):
+            if self._orders.stop is not None:
+                return Ending(succeeded=False, cause=self._orders.stop.cause)
+            request = LaunchRequest(
+                interpreter, environment, assignment, self._equipment.lock_dir, self._orders.until_boot_ns
+            )
+            watched = self._run_once(request)
+            if not (isinstance(watched, Watched) and isinstance(watched.end, Busy)) or not self._free_locks():
+                break
+        return watched
+
+    def _run_once(self, request: LaunchRequest) -> Watched | Ending | None:
+        try:
+            running = self._equipment.launcher.start(request)
+        except LaunchFailed as error:
+            return failed(Cause.WORKER_LOST, str(error))
+        try:
+            return Watch(
+                running,
+                self._orders,
+                self._spool,
+                self._equipment.clock,
+                grace_s=self._equipment.stop_grace_s,
+                deadline_ns=self._deadline_ns,
+                on_started=self._started,
+            ).run()
+        finally:
+            running.close()
+
+    def _started(self, process: StartedEvent, started: Started) -> None:
+        facts = started.model_dump(exclude={"type", "pid", "pgid"})
+        self._recorder.started(StartedFacts(ProcessFacts(process.pid, process.pgid, str(process.start_time)), facts))
+
+    def _free_locks(self) -> bool:
+        """Kill what is left on this attempt's job and devices, as long as the lease says that they are its own."""
+        equipment, orders = self._equipment, self._orders
+
+        def keep_on() -> bool:
+            ours = equipment.clock.boot_ns() < orders.until_boot_ns
+            return ours and not orders.abandoned and orders.stop is not StopReason.FENCED
+
+        return free_locks(equipment.lock_dir, self._locks, keep_on=keep_on, proof_s=equipment.proof_s)
+
+    def _close_watched(self, watched: Watched, work_dir: Path) -> None:
+        """Prove that nothing is left, then write the end; devices that a process still holds are not given out."""
+        end = watched.end
+        doubtful = isinstance(end, LauncherGone) or (isinstance(end, Ended) and end.survivors)
+        if doubtful and not self._free_locks():
+            if self._orders.abandoned:
+                self._recorder.stop()
+                return
+            if self._orders.stop is not StopReason.FENCED:
+                self._closing().end_with_quarantine()
+                return
+        self._close(ending_of(watched), work_dir, watched)
+
+    def _close(self, ending: Ending, work_dir: Path | None, watched: Watched | None = None) -> None:
+        self._holds_devices = False
+        closing = self._closing()
+        if ending.succeeded and work_dir is not None and watched is not None:
+            closing.end_with_files(ending, watched.artifacts, work_dir)
+        else:
+            closing.end(ending)
+
+    def _closing(self) -> Closing:
+        equipment = self._equipment
+        return Closing(
+            database=equipment.database,
+            bell=equipment.bell,
+            storage=equipment.storage,
+            recorder=self._recorder,
+            orders=self._orders,
+            key=self.key,
+            device_ids=[device.id for device in self._claim.devices],
+            quarantine=equipment.quarantine,
+        )

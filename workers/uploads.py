@@ -1,0 +1,92 @@
+"""Takes the files that a trainer handed over from its work directory into the storage."""
+
+import hashlib
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from app.artifacts.repository import ArtifactFacts, valid_name
+from app.errors import TrainshedError
+from app.storage import Storage
+from app.storage.keys import artifact_key
+from workers.protocol import Artifact
+
+MOST: Final = 100
+_BLOCK: Final = 1024 * 1024
+
+
+class UnusableArtifact(TrainshedError):
+    """A file that the trainer announced is not one that may be stored."""
+
+    code = "artifact_unreadable"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            f"The artifact {name[:120]!r} {reason}. An artifact is a regular file inside the work directory with a "
+            "name of one path segment, for example model.safetensors."
+        )
+        self.name = name
+
+
+def store_artifacts(
+    storage: Storage, artifacts: Iterable[Artifact], work_dir: Path, job_id: str, attempt: int
+) -> list[ArtifactFacts]:
+    """Store the files and say what they are; the last one wins where a name was announced twice.
+
+    To be called when no process of the attempt is left, so that a file cannot change under the check.
+
+    Raises:
+        UnusableArtifact: a name or a file is not acceptable; nothing was stored.
+        OSError: the storage could not take a file.
+    """
+    announced = {artifact.name: artifact for artifact in artifacts}
+    if len(announced) > MOST:
+        raise UnusableArtifact(next(iter(announced)), f"is one of {len(announced)}; at most {MOST} are stored")
+    files = [(artifact, checked_path(artifact, work_dir)) for artifact in announced.values()]
+    return [_store(storage, artifact, path, job_id, attempt) for artifact, path in files]
+
+
+def checked_path(artifact: Artifact, work_dir: Path) -> Path:
+    """The artifact's file, which lies inside the work directory without any link on the way to it."""
+    if not valid_name(artifact.name):
+        raise UnusableArtifact(artifact.name, "has a name that is not allowed")
+    root = work_dir.resolve(strict=True)
+    path = root / artifact.path
+    try:
+        if path.resolve(strict=True) != path or root not in path.parents:
+            raise UnusableArtifact(artifact.name, "is not inside the work directory, or is reached through a link")
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise UnusableArtifact(artifact.name, "is not a regular file")
+    except (OSError, ValueError) as error:
+        raise UnusableArtifact(artifact.name, "is not there") from error
+    return path
+
+
+def discard(storage: Storage, facts: Sequence[ArtifactFacts]) -> None:
+    """Remove stored files again: their attempt turned out not to be the one that counts."""
+    for fact in facts:
+        storage.delete(fact.storage_key)
+
+
+def _store(storage: Storage, artifact: Artifact, path: Path, job_id: str, attempt: int) -> ArtifactFacts:
+    key = artifact_key(job_id, attempt, artifact.name)
+    storage.put(key, path)
+    return ArtifactFacts(
+        job_id=job_id,
+        name=artifact.name,
+        attempt=attempt,
+        kind=artifact.kind,
+        media_type=artifact.media_type,
+        size_bytes=path.stat().st_size,
+        digest=_digest(path),
+        storage_key=key,
+    )
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
