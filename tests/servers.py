@@ -25,6 +25,8 @@ from psycopg import sql
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from app.cli.up.redis_server import find_server
+
 # Servers that outlive a test on purpose; the leak police reads it.
 SERVER_PIDS: set[int] = set()
 

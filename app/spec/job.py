@@ -96,7 +96,9 @@ class JobSpec(SpecModel):
     loss: Literal["auto", "cross_entropy", "mse", "mae", "huber"] = Field(
         default="auto",
         description="What training makes small: cross_entropy for classification; mse, mae or huber (delta 1) for "
-        "regression. All are means over rows. `auto` = cross_entropy or mse.",
+        "regression. All are means over rows, without the l1 and l2 terms. `auto` = cross_entropy or mse. With "
+        "`data.preprocess.numeric: standardize` a regression target is standardised too, by the training part: losses "
+        "are then in its standard deviations, while mae and rmse stay in its own unit.",
         examples=["cross_entropy"],
     )
     metrics: Annotated[
