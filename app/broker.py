@@ -22,6 +22,7 @@ WAKE_TASK: Final = "trainshed.wake"
 _CONNECT_S: Final = 1.0
 _ANSWER_S: Final = 2.0
 _RETRY_S: Final = 1.0
+_PROBE_S: Final = 5.0
 _PENDING: Final = 10_000
 
 
@@ -74,11 +75,14 @@ def celery_app(url: str) -> Celery:
 class Publisher:
     """A thread that sends, in order, what others hand in; handing in never blocks and never raises.
 
-    While the broker is down, what waits is dropped: the receivers look into the database by themselves.
+    While the broker is down, what waits is dropped: the receivers look into the database by themselves. `probe`, when
+    given, is called at the start, when nothing was handed in for a while, and each second while the broker is down, so
+    that `healthy` tells the present and not how the last message fared.
     """
 
-    def __init__(self, name: str, send: Callable[[Any], None]) -> None:
+    def __init__(self, name: str, send: Callable[[Any], None], probe: Callable[[], object] | None = None) -> None:
         self._send = send
+        self._probe = probe
         self._queue: queue.Queue[Any] = queue.Queue(maxsize=_PENDING)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -100,16 +104,27 @@ class Publisher:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            item = self._queue.get()
-            if item is None:
-                continue
+            work = self._next()
             try:
-                self._send(item)
+                work()
                 self.healthy = True
             except Exception:  # noqa: BLE001 - any failure of a doorbell means the same: it did not ring
                 self.healthy = False
                 self._stop.wait(_RETRY_S)
                 self._forget()
+
+    def _next(self) -> Callable[[], object]:
+        if self._probe is None:
+            wait_s = None
+        elif self.healthy is None:
+            wait_s = 0.0
+        else:
+            wait_s = _PROBE_S if self.healthy else _RETRY_S
+        try:
+            item = self._queue.get(timeout=wait_s) if wait_s != 0.0 else self._queue.get_nowait()
+        except queue.Empty:
+            return self._probe or _nothing
+        return _nothing if item is None else lambda: self._send(item)
 
     def _forget(self) -> None:
         with contextlib.suppress(queue.Empty):
@@ -117,12 +132,16 @@ class Publisher:
                 self._queue.get_nowait()
 
 
+def _nothing() -> None:
+    """The work of an item that only wakes the thread."""
+
+
 class Bell:
     """Rings Redis channels. Without a URL it stays silent, and everything still works by looking each second."""
 
     def __init__(self, url: str | None) -> None:
         self._client = _client(url) if url else None
-        self._publisher = Publisher("bell", self._publish)
+        self._publisher = Publisher("bell", self._publish, self._client.ping if self._client is not None else None)
 
     def start(self) -> None:
         if self._client is not None:
@@ -134,7 +153,7 @@ class Bell:
 
     @property
     def healthy(self) -> bool | None:
-        """Whether the last ring arrived; None before the first."""
+        """Whether Redis answers, not older than some seconds; None before the first try, and without a URL."""
         return self._publisher.healthy
 
     def stop(self) -> None:
@@ -178,7 +197,7 @@ class Listener:
                 with self._client.pubsub() as subscription:  # type: ignore[no-untyped-call] # redis-py leaves it untyped
                     subscription.subscribe(*self._channels)
                     self._hear(subscription)
-            except (redis.RedisError, OSError):
+            except Exception:  # noqa: BLE001 - also a message that is no text: a forged one must not end the thread
                 self._stop.wait(_RETRY_S)
 
     def _hear(self, subscription: Any) -> None:  # noqa: ANN401 - redis-py's PubSub is generic over its client

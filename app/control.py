@@ -6,7 +6,7 @@ It needs the database, not Redis. Several copies may run: passes take turns by a
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Final
@@ -14,16 +14,20 @@ from typing import Final
 import structlog
 
 from app.broker import CHANNEL_JOURNAL, CHANNEL_WANTED, WAKE_TASK, Bell, Listener, Publisher, celery_app, queue_of
+from app.clock import Clock, SystemClock
 from app.db import Database
-from app.errors import TrainshedError
+from app.errors import TrainshedError, Unavailable
+from app.jobs.retention import forget_keys
 from app.scheduling.reconcile import due_hints, reconcile
 from app.scheduling.run import Placed, Times, schedule
+from app.scheduling.steadiness import Steadiness
 from app.settings import Settings
 
 log = structlog.get_logger("control")
 
 _REPEAT_HINT_S: Final = 3.0
 _AFTER_FAULT_S: Final = 1.0
+_CLEANING_S: Final = 3600.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,10 @@ class Pace:
 
 
 class Control:
-    """The loop, with everything it touches handed in. `tell` must not block; `ring` announces journal entries."""
+    """The loop, with everything it touches handed in. `tell` must not block; `ring` announces journal entries.
+
+    `clock` is this machine's; only its boot clock is asked, to notice that the database's clock was set.
+    """
 
     def __init__(
         self,
@@ -44,12 +51,16 @@ class Control:
         pace: Pace,
         tell: Callable[[Placed], None],
         ring: Callable[[str], None],
+        clock: Clock | None = None,
     ) -> None:
         self._database = database
         self._times = times
         self._pace = pace
         self._tell = tell
         self._ring = ring
+        self._clock = clock or SystemClock()
+        self._steadiness = Steadiness(times.lease_s)
+        self._next_cleaning = 0.0
         self._bell = threading.Event()
         self._stop = threading.Event()
 
@@ -62,26 +73,41 @@ class Control:
         self._bell.set()
 
     def run(self) -> None:
-        """Work until `stop`; a fault of the database is logged once per second and never ends the loop."""
+        """Work until `stop`; a fault is logged, at most once per second and step, and never ends the loop."""
         next_reconcile = 0.0
         while not self._stop.is_set():
             # Cleared before the work, so that a ring during it is not lost.
             rung = self._bell.is_set()
             self._bell.clear()
-            try:
-                self.pass_once()
-                if rung or time.monotonic() >= next_reconcile:
-                    self.tell_again()
-                if time.monotonic() >= next_reconcile:
-                    self.reconcile_once()
-                    next_reconcile = time.monotonic() + self._pace.reconcile_s
-            except TrainshedError as error:
-                log.warning("pass_failed", code=error.code, error=str(error))
-                self._stop.wait(_AFTER_FAULT_S)
-            except Exception:
-                log.exception("pass_failed")
+            due = time.monotonic() >= next_reconcile
+            steps: list[Callable[[], object]] = [self.pass_once]
+            if rung or due:
+                steps.append(self.tell_again)
+            if due:
+                steps += [self.reconcile_once, self.clean_up]
+                next_reconcile = time.monotonic() + self._pace.reconcile_s
+            if not self._all_went_well(steps):
                 self._stop.wait(_AFTER_FAULT_S)
             self._bell.wait(self._pace.idle_s)
+
+    def _all_went_well(self, steps: Sequence[Callable[[], object]]) -> bool:
+        """Take each step, also after one that failed: a queue that cannot be planned must not keep leases from ending.
+
+        Only when the database does not answer is the rest put off.
+        """
+        failed = False
+        for step in steps:
+            try:
+                step()
+            except TrainshedError as error:
+                failed = True
+                log.warning("pass_failed", code=error.code, error=str(error))
+                if isinstance(error, Unavailable):
+                    break
+            except Exception:
+                failed = True
+                log.exception("pass_failed")
+        return not failed
 
     def pass_once(self) -> list[Placed]:
         placed = schedule(self._database, self._times)
@@ -96,12 +122,32 @@ class Control:
             self._tell(hint)
 
     def reconcile_once(self) -> None:
+        """Settle what is overdue; not while the database's clock cannot say what is."""
+        with self._database.read() as session:
+            wall = self._database.now(session)
+        boot_ns = self._clock.boot_ns()
+        jump_s = self._steadiness.look(wall, boot_ns)
+        if jump_s:
+            log.warning("clock_jumped", seconds=round(jump_s, 1), reconciles_again_after_s=self._times.lease_s)
+        if not self._steadiness.is_steady(boot_ns):
+            return
         settled = reconcile(self._database, self._times)
         for item in settled:
             log.warning("attempt_settled", job_id=item.job_id, attempt=item.attempt, cause=item.cause.value)
             self._ring(item.job_id)
         if settled:
             self.wake()
+
+    def clean_up(self) -> None:
+        """Forget, each hour, what nobody can ask for any more."""
+        if time.monotonic() < self._next_cleaning:
+            return
+        with self._database.read() as session:
+            now = self._database.now(session)
+        forgotten = forget_keys(self._database, now)
+        self._next_cleaning = time.monotonic() + _CLEANING_S
+        if forgotten:
+            log.info("idempotency_keys_forgotten", count=forgotten)
 
 
 def times_of(settings: Settings) -> Times:

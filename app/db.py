@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import DateTime, Dialect, Engine, MetaData, Text, create_engine, event, func, select, text
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.types import TypeDecorator
@@ -128,8 +129,12 @@ class Database:
         if self._write_lock is None:
             yield
             return
-        with self._write_lock:
+        if not self._write_lock.acquire(timeout=_LOCK_S):
+            raise _down()
+        try:
             yield
+        finally:
+            self._write_lock.release()
 
     def now(self, session: Session) -> datetime:
         """The database's own time, the only clock that judges leases. With SQLite that is this host's clock."""
@@ -145,6 +150,17 @@ class Database:
         self.reader.dispose()
 
 
+# How long a writer waits for its turn, or anybody for a free connection, before the client is told to try again.
+_LOCK_S: Final = 15.0
+# A connection whose other end is gone (a pulled cable, a host that froze) must not hold a heartbeat for the quarter of
+# an hour that TCP itself takes to give up; a Unix socket ignores these.
+_DEAD_PEER: Final = {
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
 # Texts of SQLite's driver, which has one class for an absent table and for a lock that was not free in time.
 _SQLITE_DOWN = ("database is locked", "unable to open", "disk i/o error", "database or disk is full")
 
@@ -155,8 +171,14 @@ def _translated() -> Iterator[None]:
         yield
     except DBAPIError as error:
         if _is_outage(error):
-            raise DatabaseDown("The database does not answer; try again.", retry_after_s=2) from error
+            raise _down() from error
         raise
+    except PoolTimeout as error:
+        raise _down() from error
+
+
+def _down() -> DatabaseDown:
+    return DatabaseDown("The database does not answer; try again.", retry_after_s=2)
 
 
 def _is_outage(error: DBAPIError) -> bool:
@@ -177,7 +199,9 @@ def _engine(url: str, *, read_only: bool, synchronous: str, pool_size: int) -> E
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_pre_ping=True,
+            pool_timeout=_LOCK_S,
             connect_args={
+                **_DEAD_PEER,
                 "connect_timeout": 5,
                 "options": "-c statement_timeout=60000 -c lock_timeout=15000"
                 " -c idle_in_transaction_session_timeout=30000",
@@ -186,7 +210,9 @@ def _engine(url: str, *, read_only: bool, synchronous: str, pool_size: int) -> E
         return engine.execution_options(postgresql_readonly=True) if read_only else engine
     if url != "sqlite:///:memory:":
         Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, pool_size=pool_size, max_overflow=pool_size, connect_args={"timeout": 15})
+    engine = create_engine(
+        url, pool_size=pool_size, max_overflow=pool_size, pool_timeout=_LOCK_S, connect_args={"timeout": _LOCK_S}
+    )
 
     def on_connect(connection: Any, _entry: ConnectionPoolEntry) -> None:  # noqa: ANN401 - the driver's own class
         # The driver must not open transactions by itself: the begin hook does.
@@ -209,3 +235,13 @@ def lock_key(session: Session, key: int) -> None:
     """Make transactions that name the same key take turns. With SQLite every writing transaction already does."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+
+
+def unlimited(session: Session) -> None:
+    """Lift the limits on the time of statements and locks, for this transaction alone. SQLite has only one, for locks.
+
+    For work that is right to take long, such as a migration: everything else is cut off after a minute.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+            session.execute(text(f"SET LOCAL {limit} = 0"))

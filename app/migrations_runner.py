@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from app.db import Database, lock_key
+from app.db import Database, lock_key, unlimited
 
 _MIGRATION_LOCK: Final = 7_301_001
 
@@ -29,6 +29,8 @@ def upgrade(url: str) -> None:
     database = Database(url)
     try:
         with database.write() as session:
+            # A large table may take minutes, and so may whoever migrates first.
+            unlimited(session)
             lock_key(session, _MIGRATION_LOCK)
             config = _config()
             config.attributes["connection"] = session.connection()

@@ -4,10 +4,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import redis
 
 from app.broker import Bell, Listener, Publisher, celery_app, celery_url, queue_of
 from tests.servers import redis_server
@@ -86,6 +87,18 @@ class TestRinging:
                     wait_until(heard.message)
         assert path.name.endswith(".sock")
 
+    def test_a_message_that_is_no_text_does_not_make_it_deaf(self, redis_url: str) -> None:
+        heard = Heard()
+        with listening(redis_url, heard), bell_at(redis_url) as bell:
+            wait_until(heard.subscribed)
+            heard.subscribed.clear()
+            with closing(redis.Redis.from_url(redis_url)) as forger:
+                forger.publish("a", b"\xff\xfe")
+            wait_until(heard.subscribed)
+            bell.ring("a", "job_1")
+            wait_until(heard.message)
+            assert heard.messages == [("a", "job_1")]
+
 
 class TestDeadRedis:
     def test_ringing_never_blocks_the_caller(self, tmp_path: Path) -> None:
@@ -102,6 +115,27 @@ class TestDeadRedis:
             with bell_at(f"unix://{path}") as bell:
                 bell.ring("a", "x")
                 assert settled(bell) is False
+
+
+class TestHealth:
+    def test_it_is_known_without_a_ring_and_follows_redis_down_and_up_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("app.broker._RETRY_S", 0.01)
+        monkeypatch.setattr("app.broker._PROBE_S", 0.01)
+
+        def becomes(*, healthy: bool) -> bool:
+            deadline = time.monotonic() + 20
+            while bell.healthy is not healthy and time.monotonic() < deadline:
+                time.sleep(0.005)
+            return bell.healthy is healthy
+
+        path = tmp_path / "r.sock"
+        with bell_at(f"unix://{path}") as bell:
+            assert becomes(healthy=False)
+            with redis_server(path):
+                assert becomes(healthy=True)
+            assert becomes(healthy=False)
 
 
 class TestPublisher:

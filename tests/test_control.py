@@ -1,10 +1,12 @@
 """The loop: it places, tells and settles; a faulty database never ends it; it needs no Redis."""
 
 import threading
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from app.clock import Clock
 from app.control import Control, Pace, times_of
 from app.db import Database
 from app.jobs.states import JobState
@@ -30,8 +32,9 @@ class Ears:
         self.rung.append(job_id)
 
 
-def make_control(database: Database, ears: Ears) -> Control:
-    return Control(database, TIMES, Pace(idle_s=0.05, reconcile_s=0.05), tell=ears.tell, ring=ears.ring)
+def make_control(database: Database, ears: Ears, clock: Clock | None = None) -> Control:
+    pace = Pace(idle_s=0.05, reconcile_s=0.05)
+    return Control(database, TIMES, pace, tell=ears.tell, ring=ears.ring, clock=clock)
 
 
 class TestOneRound:
@@ -49,6 +52,42 @@ class TestOneRound:
         control.reconcile_once()
         assert scene.state() is JobState.QUEUED
         assert ears.rung == [scene.job_id, scene.job_id]
+
+    def test_a_clock_that_was_set_takes_nothing_from_anybody_for_one_lease(
+        self, database: Database, clock: FakeClock
+    ) -> None:
+        scene, own = make_scene(database, clock), FakeClock()
+        scene.run()
+        control = make_control(database, Ears(), own)
+        control.reconcile_once()
+        clock.advance(300)  # the database's alone
+        for _ in range(6):
+            control.reconcile_once()
+            assert scene.state() is JobState.RUNNING
+            clock.advance(10)
+            own.advance(10)
+        control.reconcile_once()
+        assert scene.state() is JobState.QUEUED, "its holder was really gone: it did not renew in all that time"
+
+    def test_old_idempotency_keys_are_forgotten_each_hour(
+        self, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[datetime] = []
+
+        def forget(_database: Database, now: datetime) -> int:
+            asked.append(now)
+            return 0
+
+        monkeypatch.setattr("app.control.forget_keys", forget)
+        control = make_control(database, Ears())
+        control.clean_up()
+        control.clean_up()
+        assert asked == [clock.now()]
+        monkeypatch.setattr("app.control._CLEANING_S", 0.0)
+        control = make_control(database, Ears())
+        control.clean_up()
+        control.clean_up()
+        assert len(asked) == 3
 
 
 class TestLoop:
@@ -95,6 +134,31 @@ class TestLoop:
             control.stop()
             thread.join(10)
         assert len(ears.told) == 1
+
+    @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+    def test_a_queue_that_cannot_be_planned_does_not_keep_leases_from_ending(
+        self, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        scene, ears = make_scene(database, clock), Ears()
+        scene.place()
+        clock.advance(TIMES.claim_s + 1)
+        rung = threading.Event()
+        control = Control(
+            database, TIMES, Pace(0.05, 0.05), tell=ears.tell, ring=lambda _job: rung.set(), clock=FakeClock()
+        )
+
+        def broken() -> list[Placed]:
+            raise RuntimeError("one of the queued rows is broken")
+
+        monkeypatch.setattr(control, "pass_once", broken)
+        monkeypatch.setattr("app.control._AFTER_FAULT_S", 0.01)
+        thread = self.run(control)
+        try:
+            assert rung.wait(10)
+        finally:
+            control.stop()
+            thread.join(10)
+        assert scene.state() is JobState.QUEUED
 
 
 class TestTimes:

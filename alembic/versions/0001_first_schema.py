@@ -174,7 +174,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("device_id", name=op.f("pk_leases")),
     )
     with op.batch_alter_table("leases", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_leases_expires_at"), ["expires_at"], unique=False)
         batch_op.create_index(batch_op.f("ix_leases_job_id"), ["job_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_leases_worker_id"), ["worker_id"], unique=False)
 
@@ -206,9 +205,6 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["worker_id"], ["workers.id"], name=op.f("fk_attempt_nodes_worker_id")),
         sa.PrimaryKeyConstraint("job_id", "attempt", "worker_id", name=op.f("pk_attempt_nodes")),
     )
-    with op.batch_alter_table("attempt_nodes", schema=None) as batch_op:
-        batch_op.create_index("ix_attempt_nodes_worker_id_job_id", ["worker_id", "job_id"], unique=False)
-
     op.create_table(
         "attempts",
         sa.Column("job_id", sa.String(length=32), nullable=False),
@@ -278,15 +274,11 @@ def downgrade() -> None:
         batch_op.drop_index("ix_attempts_open")
 
     op.drop_table("attempts")
-    with op.batch_alter_table("attempt_nodes", schema=None) as batch_op:
-        batch_op.drop_index("ix_attempt_nodes_worker_id_job_id")
-
     op.drop_table("attempt_nodes")
     op.drop_table("artifacts")
     with op.batch_alter_table("leases", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_leases_worker_id"))
         batch_op.drop_index(batch_op.f("ix_leases_job_id"))
-        batch_op.drop_index(batch_op.f("ix_leases_expires_at"))
 
     op.drop_table("leases")
     with op.batch_alter_table("jobs", schema=None) as batch_op:

@@ -58,4 +58,4 @@ class Lease(Base):
     job_id: Mapped[str] = mapped_column(String(32), index=True)
     attempt: Mapped[int] = mapped_column(Integer)
     epoch: Mapped[int] = mapped_column(BigInteger)
-    expires_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)

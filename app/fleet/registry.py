@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from app import ids
@@ -115,22 +115,29 @@ def _move_host(session: Session, row: Device, worker_id: str) -> None:
         )
 
 
-def heartbeat(session: Session, worker_id: str, instance: str, now: datetime, lease_s: float) -> Beat:
+def heartbeat(
+    session: Session, worker_id: str, instance: str, now: datetime, lease_s: float, *, ended_too: bool = False
+) -> Beat:
     """Say that this instance lives, and move the end of every lease that it still holds to `now + lease_s`.
 
-    A lease that has ended already is not revived: its device may be somebody else's by now.
+    A lease that has ended by the database's clock is renewed only with `ended_too`, which is for callers that judge
+    by their own boot clock whether it may have ended: a database whose clock was set forward ends all leases at once.
+    A row that is there is nobody else's, since a device is given on only when its row was deleted.
+    A worker that has said that it leaves stays offline, and still renews what it has not ended yet.
     """
     found = session.execute(
         update(Worker)
         .where(Worker.id == worker_id, Worker.instance == instance)
-        .values(heartbeat_at=now, state="online")
+        .values(heartbeat_at=now)
         .returning(Worker.id)
     ).scalar()
     if found is None:
         return Beat(current=False)
+    hold_leases(session, Lease.worker_id == worker_id)
+    renewable = Lease.worker_id == worker_id if ended_too else (Lease.worker_id == worker_id) & (Lease.expires_at > now)
     rows = session.execute(
         update(Lease)
-        .where(Lease.worker_id == worker_id, Lease.expires_at > now)
+        .where(renewable)
         .values(expires_at=now + timedelta(seconds=lease_s))
         .returning(Lease.job_id, Lease.attempt)
     ).all()
@@ -138,7 +145,7 @@ def heartbeat(session: Session, worker_id: str, instance: str, now: datetime, le
 
 
 def set_offline(session: Session, worker_id: str, instance: str, now: datetime) -> None:
-    """Leave in good order: nothing new is placed here until the next registration."""
+    """Leave in good order: nothing new is placed here until the next registration, also while heartbeats go on."""
     session.execute(
         update(Worker)
         .where(Worker.id == worker_id, Worker.instance == instance)
@@ -156,7 +163,13 @@ def set_cordoned(session: Session, worker_id: str, *, cordoned: bool) -> bool:
 
 def release(session: Session, job_id: str, attempt: int) -> int:
     """Free the devices of one attempt; harmless when repeated. Answers how many were held."""
+    hold_leases(session, Lease.job_id == job_id, Lease.attempt == attempt)
     freed = session.execute(
         delete(Lease).where(Lease.job_id == job_id, Lease.attempt == attempt).returning(Lease.device_id)
     ).all()
     return len(freed)
+
+
+def hold_leases(session: Session, *which: ColumnElement[bool]) -> None:
+    """Lock leases by device id, so that two transactions that want the same ones never wait for each other."""
+    session.execute(select(Lease.device_id).where(*which).order_by(Lease.device_id).with_for_update())

@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 
 from app.datasets.models import Dataset
 from app.fleet import registry
-from app.fleet.models import Device, Lease
+from app.fleet.models import Device, Lease, Worker
 from app.jobs import journal
-from app.jobs.lifecycle import lock_job, move
+from app.jobs.lifecycle import hold_job, lock_job, move
 from app.jobs.models import Attempt, AttemptNode, Job
 from app.jobs.states import ACTIVE, JobState, StopRequest
 from app.spec import EffectiveSpec
@@ -101,9 +101,14 @@ def attention(session: Session, worker_id: str) -> Attention:
 def claim(
     session: Session, worker_id: str, instance: str, job_id: str, attempt: int, now: datetime, lease_s: float
 ) -> Claim | None:
-    """Take a placement; None when it is not there any more, so that only one delivery of a message ever wins."""
+    """Take a placement; None when it is not there any more, so that only one delivery of a message ever wins.
+
+    Nor may an instance take it that another one has replaced meanwhile: that one has settled what was open already.
+    """
     job = lock_job(session, job_id)
     if job is None or job.attempt != attempt or job.state != JobState.STARTING:
+        return None
+    if not _is_placed_on(session, worker_id, instance, job_id, attempt):
         return None
     won = session.execute(
         update(Attempt)
@@ -125,6 +130,7 @@ def claim(
         .values(instance=instance)
         .execution_options(synchronize_session=False)
     )
+    registry.hold_leases(session, Lease.job_id == job_id, Lease.attempt == attempt)
     session.execute(
         update(Lease)
         .where(Lease.job_id == job_id, Lease.attempt == attempt)
@@ -132,6 +138,20 @@ def claim(
         .execution_options(synchronize_session=False)
     )
     return _claim_of(session, job, attempt)
+
+
+def _is_placed_on(session: Session, worker_id: str, instance: str, job_id: str, attempt: int) -> bool:
+    found = session.execute(
+        select(AttemptNode.worker_id)
+        .join(Worker, Worker.id == AttemptNode.worker_id)
+        .where(
+            AttemptNode.job_id == job_id,
+            AttemptNode.attempt == attempt,
+            AttemptNode.worker_id == worker_id,
+            Worker.instance == instance,
+        )
+    ).scalar()
+    return found is not None
 
 
 def _claim_of(session: Session, job: Job, attempt: int) -> Claim:
@@ -222,6 +242,9 @@ def record(
         ).scalar()
         if kept is None:
             return False
+    else:
+        # Rows of the journal refer to the job: PostgreSQL locks it with the first one, and it comes before the head.
+        hold_job(session, job_id)
     return journal.append(session, job_id, attempt, entries, now) is not None
 
 
@@ -249,6 +272,7 @@ def set_phase(session: Session, job_id: str, attempt: int, phase: str | None) ->
 
 def free_devices(session: Session, job_id: str, attempt: int) -> None:
     """Give the devices back; to be called once no process of the attempt is left."""
+    hold_job(session, job_id)
     registry.release(session, job_id, attempt)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from app.errors import Cause
@@ -16,6 +16,7 @@ from app.jobs.models import Attempt, Job
 from app.jobs.states import ACTIVE, JobState, StopRequest
 
 _MAX_BACKOFF_S: Final = 60.0
+_UNCLAIMED_FREE: Final = 3
 _DETAIL_CHARACTERS: Final = 4000
 
 
@@ -71,15 +72,20 @@ def _by_budget(job: Job, cause: Cause) -> Verdict:
         spent, allowed = losses, job.retry_losses
     if spent > allowed:
         return Verdict(JobState.FAILED, cause, failures, losses)
-    wait_s = 0.0 if spent == 1 else min(2.0 ** (spent - 1), _MAX_BACKOFF_S)
-    return Verdict(JobState.QUEUED, cause, failures, losses, wait_s)
+    return Verdict(JobState.QUEUED, cause, failures, losses, _pause_s(spent))
+
+
+def _pause_s(time: int) -> float:
+    """How long a job waits before it is tried again: 0, 2, 4, 8 … 60 s."""
+    return 0.0 if time <= 1 else min(2.0 ** (time - 1), _MAX_BACKOFF_S)
 
 
 def end_attempt(session: Session, job_id: str, attempt: int, ending: Ending, now: datetime) -> JobState | None:
     """End the attempt, free its devices and move the job on; None when the writer is stale (devices are freed anyway).
 
     A job that goes back to the queue keeps its place (`queued_at`); from the second try of one budget on it waits
-    2, 4, 8 … 60 s before it may start.
+    2, 4, 8 … 60 s before it may start. So does one that no worker took three times: whatever keeps it from being
+    claimed would otherwise keep its devices from everybody behind it.
     """
     job = lock_job(session, job_id)
     if job is None or job.attempt != attempt or JobState(job.state) not in ACTIVE:
@@ -93,15 +99,17 @@ def end_attempt(session: Session, job_id: str, attempt: int, ending: Ending, now
         "cause_detail": _detail(verdict, ending) if verdict.state is JobState.FAILED else None,
         "failures": verdict.failures,
         "losses": verdict.losses,
-        "run_s": job.run_s + ((now - started_at).total_seconds() if started_at else 0.0),
+        # A clock that was set back must not give time back.
+        "run_s": job.run_s + (max(0.0, (now - started_at).total_seconds()) if started_at else 0.0),
     }
     if verdict.state is JobState.QUEUED:
-        fields["not_before"] = now + timedelta(seconds=verdict.wait_s) if verdict.wait_s else job.not_before
+        wait_s = verdict.wait_s or _unclaimed_pause_s(session, job_id, verdict.cause)
+        fields["not_before"] = now + timedelta(seconds=wait_s) if wait_s else job.not_before
     if verdict.state in (JobState.QUEUED, JobState.PAUSED):
         fields["stop_requested"] = None
     if verdict.state is JobState.SUCCEEDED and ending.final_metrics:
         fields["last_metrics"] = {**(job.last_metrics or {}), **ending.final_metrics}
-    move(
+    moved = move(
         session,
         job_id,
         verdict.state,
@@ -115,8 +123,18 @@ def end_attempt(session: Session, job_id: str, attempt: int, ending: Ending, now
         },
         fields=fields,
     )
+    if not moved:
+        # Else the attempt would be over and its job active for ever, with nobody left to end it.
+        raise IllegalEndError(job_id, job.state, verdict.state)
     registry.release(session, job_id, attempt)
     return verdict.state
+
+
+class IllegalEndError(RuntimeError):
+    """An end that the table of states does not allow: a fault of this code; the transaction must be lost with it."""
+
+    def __init__(self, job_id: str, state: str, target: JobState) -> None:
+        super().__init__(f"an attempt of job {job_id} cannot make it {target.value}, since it is {state}")
 
 
 def _close_attempt(session: Session, job_id: str, attempt: int, ending: Ending, now: datetime) -> datetime | None:
@@ -134,6 +152,13 @@ def _close_attempt(session: Session, job_id: str, attempt: int, ending: Ending, 
         .returning(Attempt.started_at)
         .execution_options(synchronize_session=False)
     ).scalar()
+
+
+def _unclaimed_pause_s(session: Session, job_id: str, cause: Cause | None) -> float:
+    if cause is not Cause.NOT_CLAIMED:
+        return 0.0
+    so_far = select(func.count()).where(Attempt.job_id == job_id, Attempt.cause == Cause.NOT_CLAIMED.value)
+    return _pause_s(session.execute(so_far).scalar_one() - _UNCLAIMED_FREE + 1)
 
 
 def _detail(verdict: Verdict, ending: Ending) -> str | None:

@@ -22,6 +22,11 @@ def lock_job(session: Session, job_id: str) -> Job | None:
     ).scalar()
 
 
+def hold_job(session: Session, job_id: str) -> None:
+    """Take the lock of the job's row without reading the row: for those who write only what comes after it in order."""
+    session.execute(select(Job.id).where(Job.id == job_id).with_for_update())
+
+
 def move(
     session: Session,
     job_id: str,

@@ -7,7 +7,7 @@ import orjson
 from sqlalchemy import Text, select, type_coerce
 from sqlalchemy.orm import Session
 
-from app.jobs.models import JournalRow
+from app.jobs.models import Attempt, JournalRow
 from app.series.downsample import downsample
 from app.series.nonfinite import from_json
 
@@ -26,28 +26,46 @@ class Series:
 def series(session: Session, job_id: str, names: frozenset[str] | None, max_points: int) -> dict[str, Series]:
     """Every series (or the named ones), at most `max_points` each, extremes kept.
 
-    A later attempt that starts again hides the points of earlier attempts from its own first step on; the journal
-    keeps them.
+    From its first report on, a later attempt hides what earlier ones reported beyond the step that it resumed from: all
+    of it when it started anew. The journal keeps them. Comparing steps instead would mix two runs, since reports come
+    by time: the steps of one fall between those of the other.
     """
     found: dict[str, Series] = {}
+    current = 0
+    resumed = _resumed_from(session, job_id)
     query = (
         select(JournalRow.attempt, type_coerce(JournalRow.data, Text))
         .where(JournalRow.job_id == job_id, JournalRow.kind == "metric")
         .order_by(JournalRow.seq)
     )
     for attempt, text in session.connection().execute(query):
+        if attempt != current:
+            _hide(found, resumed.get(attempt))
+            current = attempt
         for name, points in orjson.loads(text).get("points", {}).items():
             if names is None or name in names:
                 _extend(found.setdefault(name, Series()), attempt, points)
-    return {name: _thin(points, max_points) for name, points in sorted(found.items())}
+    return {name: _thin(points, max_points) for name, points in sorted(found.items()) if points.step}
+
+
+def _resumed_from(session: Session, job_id: str) -> dict[int, int]:
+    rows = session.execute(
+        select(Attempt.number, Attempt.resumed_from_step).where(
+            Attempt.job_id == job_id, Attempt.resumed_from_step.is_not(None)
+        )
+    )
+    return {number: step for number, step in rows if step is not None}
+
+
+def _hide(found: dict[str, Series], resumed_from: int | None) -> None:
+    for target in found.values():
+        keep = 0 if resumed_from is None else sum(1 for step in target.step if step <= resumed_from)
+        for column in (target.step, target.epoch, target.value, target.attempt):
+            del column[keep:]
 
 
 def _extend(target: Series, attempt: int, points: dict[str, list[Any]]) -> None:
     steps = points["step"]
-    if target.attempt and steps and target.attempt[-1] != attempt:
-        keep = sum(1 for step in target.step if step < steps[0])
-        for column in (target.step, target.epoch, target.value, target.attempt):
-            del column[keep:]
     target.step.extend(steps)
     target.epoch.extend(points["epoch"])
     target.value.extend(points["value"])

@@ -124,11 +124,14 @@ class Attempt(Base):
 
 
 class AttemptNode(Base):
-    """An attempt's share of one worker: its devices and the processes that used them."""
+    """An attempt's share of one worker: its devices and the processes that used them.
+
+    There is no index by worker on purpose. What a worker runs is found from the open attempts; SQLite, which keeps no
+    statistics here, would read a worker's whole history instead at every heartbeat (measured: 73 ms after 100 000 jobs,
+    under the write lock, against 2 ms).
+    """
 
     __tablename__ = "attempt_nodes"
-    __table_args__ = (Index("ix_attempt_nodes_worker_id_job_id", "worker_id", "job_id"),)
-
     job_id: Mapped[str] = mapped_column(String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     attempt: Mapped[int] = mapped_column(Integer, primary_key=True)
     worker_id: Mapped[str] = mapped_column(String(32), ForeignKey(Worker.id), primary_key=True)

@@ -76,6 +76,8 @@ def list_jobs(
 ) -> list[JobRow]:
     """A page of jobs by id, which is by time; one query per state, since SQLite cannot merge two ranges of an index."""
     rows: list[JobRow] = []
+    if "\x00" in "".join((wanted.q or "", *(wanted.tag or ()))):
+        return rows  # no stored text has one, and PostgreSQL refuses even the question
     for state in wanted.states or (None,):
         query = _filtered(project_id, wanted, state)
         if after is not None:

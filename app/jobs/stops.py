@@ -75,6 +75,13 @@ def _request(session: Session, job: Job, request: StopRequest, now: datetime) ->
     journal.append(
         session, job_id, attempt, [journal.Entry("notice", {"code": "stop_requested", "message": message})], now
     )
+    # The worker is to be told at once, however shortly ago it was told something else.
+    session.execute(
+        update(Attempt)
+        .where(Attempt.job_id == job_id, Attempt.number == attempt)
+        .values(hinted_at=None)
+        .execution_options(synchronize_session=False)
+    )
     session.expire(job)
     session.refresh(job)
 

@@ -1,6 +1,6 @@
 """Why a job waits, computed when somebody asks, from the same queue and fleet that the plan uses."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,8 +21,17 @@ class Waiting:
         return {"code": self.code, "message": self.message, "position": self.position}
 
 
-def explain(job: WaitingJob, waiting: Sequence[WaitingJob], hosts: Sequence[HostView], now: datetime) -> Waiting:
+def explain(
+    job: WaitingJob,
+    waiting: Sequence[WaitingJob],
+    hosts: Sequence[HostView],
+    now: datetime,
+    *,
+    visible: Collection[str] | None = None,
+) -> Waiting:
     """The first reason that holds, from the most to the least specific.
+
+    `visible` are the ids of jobs that the reader may know of; other holders of devices are only counted. None: all.
 
     Codes: `not_before`, `no_worker_online`, `framework_offline`, `devices_unavailable`, `waiting_for_devices`,
     `behind_others`, `about_to_start`.
@@ -38,25 +47,35 @@ def explain(job: WaitingJob, waiting: Sequence[WaitingJob], hosts: Sequence[Host
     able = [host for host in online if accepts(job, host)]
     if not able:
         return Waiting("framework_offline", f"no worker online that runs {job.framework}", position)
-    return _for_devices(job, ahead, able, position)
+    return _for_devices(job, ahead, able, position, visible)
 
 
-def _for_devices(job: WaitingJob, ahead: Sequence[WaitingJob], able: Sequence[HostView], position: int) -> Waiting:
+def _for_devices(
+    job: WaitingJob,
+    ahead: Sequence[WaitingJob],
+    able: Sequence[HostView],
+    position: int,
+    visible: Collection[str] | None,
+) -> Waiting:
     if max(len(suitable(job, host)) for host in able) < job.device_count:
         return Waiting("devices_unavailable", _unavailable(job, able), position)
     best = max(able, key=lambda host: sum(device.free for device in suitable(job, host)))
     free = sum(device.free for device in suitable(job, best))
     if free < job.device_count:
-        return Waiting("waiting_for_devices", _missing(job, free, best), position)
+        return Waiting("waiting_for_devices", _missing(job, free, best, visible), position)
     rivals = sum(other.device_type == job.device_type for other in ahead)
     if rivals:
         return Waiting("behind_others", f"{rivals} jobs for the same devices come first", position)
     return Waiting("about_to_start", "starts with the next scheduling pass", position)
 
 
-def _missing(job: WaitingJob, free: int, host: HostView) -> str:
+def _missing(job: WaitingJob, free: int, host: HostView, visible: Collection[str] | None) -> str:
     what = f"waiting for {job.device_count} device{'s' if job.device_count > 1 else ''}, {free} free"
-    holders = sorted({device.job_id for device in suitable(job, host) if device.job_id})
+    all_holders = {device.job_id for device in suitable(job, host) if device.job_id}
+    holders = sorted(holder for holder in all_holders if visible is None or holder in visible)
+    hidden = len(all_holders) - len(holders)
+    if hidden:
+        holders.append(f"{hidden} job{'s' if hidden > 1 else ''} of other projects")
     return f"{what}; held by {', '.join(holders)}" if holders else what
 
 

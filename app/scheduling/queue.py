@@ -11,12 +11,13 @@ from app.jobs.repository import JobRow
 from app.jobs.states import JobState
 from app.scheduling.plan import WaitingJob
 
-# How many jobs of one shape a pass looks at. Per shape, so that a long row of jobs that cannot start now (no worker
-# for their framework, say) never hides the others behind it.
+# How many jobs of one shape and priority a pass looks at. Per shape, so that a long row of jobs that cannot start now
+# (no worker for their framework, say) never hides the others behind it; per priority, so that an old job of a low
+# priority is seen however many of a higher one wait: it may have overtaken them by its age, which the plan knows.
 DEPTH: Final = 500
 
 _SHAPE: Final = (Job.framework, Job.device_type, Job.device_count, Job.min_device_memory_bytes, Job.device_name)
-_PLACE: Final = (Job.priority.desc(), Job.queued_at, Job.id)
+_PLACE: Final = (Job.queued_at, Job.id)
 _COLUMNS: Final = (
     Job.id,
     Job.framework,
@@ -36,9 +37,12 @@ def any_ready(session: Session, now: datetime) -> bool:
 
 
 def waiting_jobs(session: Session, now: datetime, depth: int = DEPTH) -> list[WaitingJob]:
-    """The first `depth` queued jobs of each shape that may start now; shape = what decides where a job fits."""
+    """The first `depth` queued jobs of each shape and priority that may start now.
+
+    Shape = what decides where a job fits.
+    """
     ranked = (
-        select(*_COLUMNS, func.row_number().over(partition_by=_SHAPE, order_by=_PLACE).label("place"))
+        select(*_COLUMNS, func.row_number().over(partition_by=(*_SHAPE, Job.priority), order_by=_PLACE).label("place"))
         .where(Job.state == JobState.QUEUED.value, or_(Job.not_before.is_(None), Job.not_before <= now))
         .subquery()
     )

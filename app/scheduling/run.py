@@ -54,8 +54,13 @@ def schedule(database: Database, times: Times) -> list[Placed]:
         lock_key(session, PASS_LOCK)
         now = database.now(session)
         hosts, placements = _decide(session, now, times)
-        placed = [_write(session, placement, hosts, now, times) for placement in placements]
-        return [placement for placement in placed if placement is not None]
+        written = [(placement, _write(session, placement, hosts, now, times)) for placement in placements]
+        placed = {found: placement.device_ids for placement, found in written if found is not None}
+        # After all jobs and by device id, over all placements: a host that registers locks its devices in that order.
+        chosen = {device_id: found for found, device_ids in placed.items() for device_id in device_ids}
+        for device_id, found in sorted(chosen.items(), key=lambda pair: pair[0]):
+            _lease(session, device_id, found, now + timedelta(seconds=times.lease_s))
+        return list(placed)
 
 
 def _decide(session: Session, now: datetime, times: Times) -> tuple[list[HostView], list[Placement]]:
@@ -81,7 +86,8 @@ def _write(session: Session, placement: Placement, hosts: list[HostView], now: d
         next_attempt=number,
         now=now,
         facts={"worker": host.host_name, "devices": list(placement.device_ids)},
-        fields={"cause": None, "cause_detail": None},
+        # What an earlier attempt reached is gone with it; the journal keeps it.
+        fields=dict.fromkeys(("cause", "cause_detail", "progress", "last_metrics", "best_metrics")),
     )
     if not moved:
         return None
@@ -97,25 +103,23 @@ def _write(session: Session, placement: Placement, hosts: list[HostView], now: d
             devices=[_device_json(device) for device in chosen],
         )
     )
-    for device in sorted(chosen, key=lambda d: d.id):
-        _lease(session, device, placement, number, now + timedelta(seconds=times.lease_s))
     return Placed(placement.job_id, number, placement.worker_id)
 
 
-def _lease(session: Session, device: DeviceView, placement: Placement, number: int, expires_at: datetime) -> None:
+def _lease(session: Session, device_id: str, placed: Placed, expires_at: datetime) -> None:
     epoch = session.execute(
         update(Device)
-        .where(Device.id == device.id)
+        .where(Device.id == device_id)
         .values(epoch=Device.epoch + 1)
         .returning(Device.epoch)
         .execution_options(synchronize_session=False)
     ).scalar_one()
     session.execute(
         insert(Lease).values(
-            device_id=device.id,
-            worker_id=placement.worker_id,
-            job_id=placement.job_id,
-            attempt=number,
+            device_id=device_id,
+            worker_id=placed.worker_id,
+            job_id=placed.job_id,
+            attempt=placed.attempt,
             epoch=epoch,
             expires_at=expires_at,
         )

@@ -12,6 +12,7 @@ from app.fleet.registry import (
     WorkerFacts,
     heartbeat,
     register,
+    release,
     set_cordoned,
     set_offline,
 )
@@ -83,6 +84,17 @@ class TestHeartbeat:
         with database.write() as session:
             assert heartbeat(session, scene.worker_id, "instance-1", clock.now(), 60).renewed == set()
 
+    def test_unless_the_host_has_judged_it_by_its_own_clock(self, database: Database, clock: FakeClock) -> None:
+        scene = make_scene(database, clock)
+        scene.run()
+        clock.advance(300)
+        with database.write() as session:
+            beat = heartbeat(session, scene.worker_id, "instance-1", clock.now(), 60, ended_too=True)
+        assert beat.renewed == {(scene.job_id, 1)}
+        with database.write() as session:
+            release(session, scene.job_id, 1)
+            assert heartbeat(session, scene.worker_id, "instance-1", clock.now(), 60, ended_too=True).renewed == set()
+
     def test_an_older_instance_is_told_to_leave(self, database: Database, clock: FakeClock) -> None:
         worker_id = add(database)
         add(database, replace(FACTS, instance="i-2"))
@@ -115,3 +127,14 @@ class TestLeaving:
         assert not view(database, clock)[0].online
         with database.read() as session:
             assert session.get_one(Worker, worker_id).cordoned, "a restart does not lift a cordon"
+
+    def test_a_worker_that_leaves_renews_and_stays_offline(self, database: Database, clock: FakeClock) -> None:
+        scene = make_scene(database, clock)
+        scene.run()
+        with database.write() as session:
+            set_offline(session, scene.worker_id, "instance-1", clock.now())
+            beat = heartbeat(session, scene.worker_id, "instance-1", clock.now(), 60)
+        assert beat.renewed == {(scene.job_id, 1)}
+        assert not view(database, clock)[0].online, "it would be given jobs that it never claims"
+        add(database, replace(FACTS, host_id="host-a"))
+        assert view(database, clock)[0].online

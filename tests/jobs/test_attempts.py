@@ -3,8 +3,9 @@
 import pytest
 
 from app.db import Database
+from app.errors import Cause
 from app.fleet import registry
-from app.fleet.models import Lease
+from app.fleet.models import Lease, Worker
 from app.jobs import journal
 from app.jobs.attempts import attention, claim, free_devices, is_better, open_attempts, record, set_phase
 from app.jobs.endings import Ending, end_attempt
@@ -13,6 +14,7 @@ from app.jobs.states import JobState, StopRequest
 from app.jobs.stops import request_cancel
 from tests.fakes import FakeClock
 from tests.jobs.placing import TIMES, Scene, make_scene
+from tests.rows import add_worker
 
 
 @pytest.fixture
@@ -51,8 +53,20 @@ class TestClaim:
         assert not scene.claim(job_id="job_00000000000000000000000000")
         assert scene.claim()
         with scene.database.write() as session:
-            end_attempt(session, scene.job_id, 1, Ending(succeeded=True), scene.clock.now())
+            ending = Ending(succeeded=False, cause=Cause.USER_CODE)
+            assert end_attempt(session, scene.job_id, 1, ending, scene.clock.now()) is JobState.FAILED
         assert not scene.claim()
+
+    def test_neither_a_replaced_instance_nor_another_worker_may_claim(self, scene: Scene) -> None:
+        scene.place()
+        now = scene.clock.now()
+        with scene.database.write() as session:
+            stranger = add_worker(session, "host-b").id
+            assert claim(session, stranger, "instance-1", scene.job_id, 1, now, 60) is None
+            session.get_one(Worker, scene.worker_id).instance = "instance-2"
+            session.flush()
+            assert claim(session, scene.worker_id, "instance-1", scene.job_id, 1, now, 60) is None
+            assert claim(session, scene.worker_id, "instance-2", scene.job_id, 1, now, 60) is not None
 
 
 class TestAttention:

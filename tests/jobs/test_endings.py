@@ -6,10 +6,10 @@ import pytest
 
 from app.db import Database
 from app.errors import Cause
-from app.fleet.models import Lease
+from app.fleet.models import Lease, Worker
 from app.jobs import journal
 from app.jobs.causes import CAUSES, Budget
-from app.jobs.endings import Ending, end_attempt, judge
+from app.jobs.endings import Ending, IllegalEndError, end_attempt, judge
 from app.jobs.models import Attempt, Job
 from app.jobs.states import JobState, StopRequest
 from tests.fakes import FakeClock
@@ -141,6 +141,36 @@ class TestEndAttempt:
         assert scene.state() is JobState.STARTING
         with scene.database.read() as session:
             assert session.query(Lease).count() == 1, "the new attempt keeps its device"
+
+    def test_a_clock_that_was_set_back_gives_no_time_back(self, scene: Scene) -> None:
+        scene.clock.advance(-3600)
+        self.end(scene, Ending(succeeded=False, cause=Cause.WORKER_LOST))
+        assert scene.job().run_s == 0.0
+
+    def test_an_end_that_the_states_do_not_allow_is_not_half_written(self, scene: Scene) -> None:
+        # From `starting` the design's table has no way to `succeeded`; half of this left a job that nothing could end.
+        self.end(scene, Ending(succeeded=False, cause=Cause.WORKER_LOST))
+        scene.place()
+        with pytest.raises(IllegalEndError, match="cannot make it succeeded"):
+            self.end(scene, Ending(succeeded=True), attempt=2)
+        assert scene.state() is JobState.STARTING
+        with scene.database.read() as session:
+            assert session.get_one(Attempt, (scene.job_id, 2)).ended_at is None
+            assert session.query(Lease).count() == 1
+
+    def test_what_nobody_takes_leaves_its_devices_to_others_for_a_while(self, scene: Scene) -> None:
+        self.end(scene, Ending(succeeded=False, cause=Cause.DRAINED))
+        waits: list[float] = []
+        for attempt in range(2, 8):
+            scene.clock.advance(waits[-1] if waits else 0)
+            with scene.database.write() as session:
+                session.get_one(Worker, scene.worker_id).heartbeat_at = scene.clock.now()
+            assert [placed.attempt for placed in scene.place()] == [attempt]
+            self.end(scene, Ending(succeeded=False, cause=Cause.NOT_CLAIMED), attempt)
+            later = scene.job().not_before
+            waits.append(0.0 if later is None else max(0.0, (later - scene.clock.now()).total_seconds()))
+        assert waits == [0.0, 0.0, 0.0, 2.0, 4.0, 8.0]
+        assert (scene.job().failures, scene.job().losses) == (0, 0)
 
     def test_the_end_happens_once(self, scene: Scene) -> None:
         assert self.end(scene, Ending(succeeded=True)) is JobState.SUCCEEDED

@@ -9,8 +9,9 @@ from app.jobs import journal
 from app.jobs.journal import Entry
 from app.jobs.logs import read_log
 from app.jobs.metrics import series
+from app.jobs.models import Job
 from tests.fakes import START
-from tests.rows import add_job, add_project
+from tests.rows import add_attempt, add_job, add_project
 
 
 @pytest.fixture
@@ -42,7 +43,19 @@ class TestSeries:
         with database.read() as session:
             assert list(series(session, job_id, frozenset({"val_loss"}), 100)) == ["val_loss"]
 
-    def test_a_new_attempt_hides_the_old_points_that_it_repeats(self, database: Database, job_id: str) -> None:
+    def test_an_attempt_that_started_anew_hides_all_earlier_points(self, database: Database, job_id: str) -> None:
+        # Reports come by time, so the new attempt's steps fall between those of the old one.
+        write(database, job_id, [metric("loss", [5, 15, 25], [9.0, 8.0, 7.0]), metric("val_loss", [25], [9.0])])
+        write(database, job_id, [metric("loss", [10], [2.5])], attempt=1, fence=2)
+        write(database, job_id, [metric("loss", [20], [1.5])], attempt=2)
+        with database.read() as session:
+            found = series(session, job_id, None, 100)
+        assert list(found) == ["loss"], "the old attempt's other series go at the same moment"
+        assert (found["loss"].step, found["loss"].value, found["loss"].attempt) == ([10, 20], [2.5, 1.5], [2, 2])
+
+    def test_one_that_resumed_hides_what_was_beyond_that_step(self, database: Database, job_id: str) -> None:
+        with database.write() as session:
+            add_attempt(session, session.get_one(Job, job_id), number=2, resumed_from_step=10)
         write(database, job_id, [metric("loss", [10, 20, 30], [3.0, 2.0, 1.0])])
         write(database, job_id, [metric("loss", [20, 30], [2.5, 1.5])], attempt=1, fence=2)
         write(database, job_id, [metric("loss", [40], [1.2])], attempt=2)

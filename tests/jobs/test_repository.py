@@ -78,6 +78,7 @@ class TestFilters:
         assert found(JobFilter(q="s_1")) == {named}, "an underscore is no wildcard"
         assert found(JobFilter(q="n%s")) == set(), "a per cent sign is no wildcard"
         assert found(JobFilter(tag=("team", "birds"))) == {plain}
+        assert found(JobFilter(q="\x00")) == found(JobFilter(tag=("team", "\x00"))) == set(), "PostgreSQL takes no NUL"
         assert found(JobFilter(created_after=day)) == {late}
         assert found(JobFilter(created_before=day)) == {plain, named}
 

@@ -78,6 +78,20 @@ class TestExplain:
         assert code == "waiting_for_devices"
         assert message == "waiting for 2 devices, 1 free; held by job_x"
 
+    def test_holders_that_the_reader_may_not_know_of_are_only_counted(self) -> None:
+        cards = [device(f"d{n}", held_by=holder) for n, holder in enumerate(("job_x", "job_y", "job_z"))]
+        full = host("box", *cards)
+        found = [
+            explain(job("j"), [], [full], START, visible=visible).message.partition("; ")[2]
+            for visible in ({"job_x", "job_y", "job_z"}, {"job_y"}, {"job_x", "job_y"}, set[str]())
+        ]
+        assert found == [
+            "held by job_x, job_y, job_z",
+            "held by job_y, 2 jobs of other projects",
+            "held by job_x, job_y, 1 job of other projects",
+            "held by 3 jobs of other projects",
+        ]
+
     def test_a_framework_that_is_not_online(self) -> None:
         only_torch = host("box", device("d0"), frameworks=frozenset({"torch"}))
         code, message = self.reason(job("j", framework="tensorflow"), [], [only_torch], START)

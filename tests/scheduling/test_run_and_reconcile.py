@@ -12,9 +12,9 @@ from app.errors import Cause
 from app.fleet.models import Device, Lease, Worker
 from app.fleet.registry import heartbeat
 from app.jobs import journal
-from app.jobs.attempts import free_devices, set_phase
+from app.jobs.attempts import free_devices, record, set_phase
 from app.jobs.endings import Ending, end_attempt
-from app.jobs.models import Attempt, AttemptNode
+from app.jobs.models import Attempt, AttemptNode, JobHead
 from app.jobs.states import JobState
 from app.jobs.stops import request_cancel
 from app.scheduling.queue import waiting_jobs
@@ -53,6 +53,16 @@ class TestSchedule:
             reconcile(scene.database, TIMES)
             with scene.database.read() as session:
                 assert session.get_one(Device, "host-a-0").epoch == number
+
+    def test_a_new_attempt_does_not_show_what_a_lost_one_had_reached(self, scene: Scene) -> None:
+        scene.run()
+        with scene.database.write() as session:
+            record(session, scene.job_id, 1, [], {"epoch": 9}, {"val_loss": 0.1}, scene.clock.now())
+            end_attempt(session, scene.job_id, 1, Ending(succeeded=False, cause=Cause.WORKER_LOST), scene.clock.now())
+        assert scene.job().best_metrics == {"val_loss": 0.1}, "while it waits, the last try is all there is to show"
+        assert len(scene.place()) == 1
+        job = scene.job()
+        assert (job.progress, job.last_metrics, job.best_metrics) == (None, None, None)
 
     def test_eight_passes_at_once_place_each_job_once(self, database: Database, clock: FakeClock) -> None:
         scene = make_scene(database, clock, devices=3)
@@ -99,11 +109,23 @@ class TestDepth:
         assert sorted(job.framework for job in seen) == ["tensorflow", "tensorflow", "torch"]
         assert [placed.job_id for placed in scene.place()] == [scene.job_id]
 
+    def test_a_job_that_overtook_by_its_age_is_seen_behind_any_number_of_newer_ones(self, scene: Scene) -> None:
+        # Priority -1 and seven hours of waiting make class 0, and the age decides: the plan puts it first.
+        now = scene.clock.now()
+        old = scene.add_job(priority=-1, queued_at=now - timedelta(hours=7))
+        for _ in range(5):
+            scene.add_job()
+        with scene.database.read() as session:
+            seen = waiting_jobs(session, now, depth=3)
+        assert old in {job.id for job in seen}
+        assert len(seen) == 4
+        assert [placed.job_id for placed in scene.place()] == [old]
+
     def test_a_later_start_is_kept(self, scene: Scene) -> None:
         scene.place()
         later = scene.add_job(not_before=scene.clock.now() + timedelta(seconds=5))
         with scene.database.write() as session:
-            end_attempt(session, scene.job_id, 1, Ending(succeeded=True), scene.clock.now())
+            end_attempt(session, scene.job_id, 1, Ending(succeeded=False, cause=Cause.USER_CODE), scene.clock.now())
         assert scene.place() == []
         scene.clock.advance(5)
         assert [placed.job_id for placed in scene.place()] == [later]
@@ -167,6 +189,16 @@ class TestLost:
         scene.clock.advance(TIMES.lease_s + 0.1)
         assert [item.cause for item in reconcile(scene.database, TIMES)] == [Cause.WORKER_LOST]
 
+    def test_one_that_cannot_be_ended_keeps_no_other_waiting(self, database: Database, clock: FakeClock) -> None:
+        scene = make_scene(database, clock, devices=2)
+        other = scene.add_job()
+        scene.place()
+        with database.write() as session:
+            broken = min(scene.job_id, other)
+            session.get_one(JobHead, broken).attempt = 7  # as if a fault of ours had torn the two rows apart
+        clock.advance(TIMES.claim_s + 1)
+        assert [item.job_id for item in reconcile(database, TIMES)] == [max(scene.job_id, other)]
+
     def test_a_cancelled_job_of_a_dead_worker_ends_cancelled(self, scene: Scene) -> None:
         scene.run()
         with scene.database.write() as session:
@@ -191,4 +223,8 @@ class TestHints:
         scene.run()
         with scene.database.write() as session:
             request_cancel(session, scene.project_id, scene.job_id, scene.clock.now())
-        assert due_hints(scene.database, 3) == [Placed(scene.job_id, 1, scene.worker_id)]
+        told = [Placed(scene.job_id, 1, scene.worker_id)]
+        assert due_hints(scene.database, 3) == told, "at once, although the placement was told just now"
+        assert due_hints(scene.database, 3) == [], "not with every ring of every submit"
+        scene.clock.advance(3.1)
+        assert due_hints(scene.database, 3) == told
