@@ -10,12 +10,13 @@ import secrets
 import signal
 import socket
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
 from celery import Celery, bootsteps, signals
-from celery.exceptions import WorkerShutdown
+from celery.exceptions import SecurityWarning, WorkerShutdown
 from celery.worker import state as celery_state
 
 from app import __version__
@@ -140,7 +141,7 @@ def register_wake(app: Celery, host: Host) -> None:
     """The one task. Its arguments are for tracing only: what there is to do stands in the database."""
 
     @app.task(name=WAKE_TASK)  # type: ignore[untyped-decorator] # Celery has no types
-    def wake(*_: Any) -> None:  # noqa: ANN401 - a forged message may carry anything
+    def wake(*_: object, **__: object) -> None:
         host.wake()
 
 
@@ -171,7 +172,8 @@ def attempts_step(host: Host) -> type[bootsteps.StartStopStep]:
 
 
 def _log_what_celery_says(level: str) -> None:
-    """Celery's own log, beside ours; that each wake-up came and went is no news."""
+    """Celery's own log, beside ours. That each wake-up came and went is no news, nor that a container runs as root."""
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     logging.basicConfig(
         stream=sys.stderr, level=level.upper(), format='level=%(levelname)s event="%(message)s" logger=%(name)s'
     )

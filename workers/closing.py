@@ -22,7 +22,7 @@ from app.jobs.endings import Ending, end_attempt
 from app.jobs.states import JobState
 from app.storage import Storage
 from workers.orders import Orders
-from workers.outcome import failed
+from workers.outcome import failed, reason_of
 from workers.protocol import Artifact
 from workers.recorder import Fenced, Recorder
 from workers.uploads import UnusableArtifact, discard, store_artifacts
@@ -32,8 +32,6 @@ log = structlog.get_logger("worker")
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _TRIES_WITH_EVERYTHING: Final = 3
-
-UNKILLABLE: Final = "A process of job {job_id} could not be killed and still holds the device; the host needs a look."
 
 
 @dataclass(frozen=True)
@@ -62,21 +60,22 @@ class Closing:
         try:
             files = store_artifacts(self.storage, artifacts, work_dir, *self.key)
         except (UnusableArtifact, OSError) as error:
-            self.end(failed(Cause.ARTIFACT_UNREADABLE, str(error)))
+            log.warning("files_not_stored", job_id=self.key[0], exc_info=True)
+            self.end(failed(Cause.ARTIFACT_UNREADABLE, reason_of(error)))
             return
         state = self.end(ending, files)
         if state is not JobState.SUCCEEDED and not self.orders.abandoned:
             self._discard(files)
 
-    def end_with_quarantine(self) -> None:
-        """End an attempt whose processes cannot be killed: its devices are marked, and are not leased any more."""
-        reason = UNKILLABLE.format(job_id=self.key[0])
-        log.error("devices_quarantined", job_id=self.key[0], devices=list(self.device_ids))
+    def end_with_quarantine(self, ending: Ending) -> None:
+        """End an attempt whose devices are to blame: they are marked, and are not leased any more."""
+        reason = ending.detail or "The device reported a fault."
+        log.error("devices_quarantined", job_id=self.key[0], devices=list(self.device_ids), reason=reason)
         self.recorder.stop()
 
         def write(session: Session) -> JobState | None:
             self.quarantine(session, self.device_ids, reason)
-            return self._everything(session, failed(Cause.DEVICE_FAULT, reason), ())
+            return self._everything(session, ending, ())
 
         self._write(write)
         self._ring()

@@ -67,6 +67,7 @@ def trainer_environment(
         **dict.fromkeys(ONE_THREAD, "1"),
         **dict.fromkeys(POOLS, str(threads)),
         "PYTHONUNBUFFERED": "1",
+        "PYTHONUTF8": "1",  # whatever LANG says: the log and model.json hold names in any script
         "PYTHONNOUSERSITE": "1",
     }
 

@@ -32,11 +32,24 @@ TYPES: Final[Mapping[type[BaseException], Cause]] = {
 
 
 def failure_of(error: BaseException, backend: Backend | None) -> Failed:
-    """Say why a training ended; what no table knows is `user_code`. `backend` knows its framework's own errors."""
+    """Say why a training ended; what no table knows is `user_code`. `backend` knows its framework's own errors.
+
+    Our own errors say all in their sentence; only others, and what lies behind ours, need a traceback.
+    """
     known = isinstance(error, TrainshedError)
     message = str(error) if known else "".join(traceback.format_exception_only(error)).strip()
-    detail = "".join(traceback.format_exception(error))
-    return Failed(cause=_cause_of(error, backend), message=message[:MESSAGE_LIMIT], detail=detail[-DETAIL_LIMIT:])
+    explained = known and error.__cause__ is None
+    detail = "" if explained else "".join(traceback.format_exception(error))
+    return Failed(
+        cause=_cause_of(error, backend),
+        message=_sendable(message)[:MESSAGE_LIMIT],
+        detail=_sendable(detail)[-DETAIL_LIMIT:],
+    )
+
+
+def _sendable(text: str) -> str:
+    """Replace halves of characters, which a message cannot carry: a file name that is not UTF-8 has them."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _cause_of(error: BaseException, backend: Backend | None) -> Cause:

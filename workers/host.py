@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.broker import CHANNEL_JOURNAL, CHANNEL_WANTED
 from app.db import DatabaseDown
+from app.errors import TrainshedError
 from app.fleet import registry
 from app.fleet.registry import DeviceFacts, WorkerFacts
 from app.jobs import attempts
@@ -96,7 +97,7 @@ class Host:
         self._leaving.set()
         self._wake.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(LAST_WORDS_S)
         if self.worker_id is not None:
             self._go_offline(self.worker_id)
 
@@ -131,6 +132,8 @@ class Host:
                 self.attend()
             except DatabaseDown:
                 self._say_database_is(answering=False)
+            except TrainshedError as error:
+                log.error("heartbeat_refused", code=error.code, error=str(error))  # noqa: TRY400 - says it all
             except Exception:
                 # Whatever it was, the next beat may go well, and without a beat every run of this host would end.
                 log.exception("heartbeat_failed")
@@ -205,10 +208,10 @@ class Host:
         return self._stopping
 
     def _ended(self, supervisor: Supervisor) -> None:
+        log.info("attempt_over", job_id=supervisor.key[0], attempt=supervisor.key[1])
         with self._changed:
             self._attempts.pop(supervisor.key, None)
             self._changed.notify_all()
-        log.info("attempt_over", job_id=supervisor.key[0], attempt=supervisor.key[1])
 
     def _keys(self) -> set[Key]:
         with self._changed:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import Conflict
+from app.settings import InvalidSettings
 from workers.locks import take
 from workers.sweep import holders
 
@@ -38,9 +39,16 @@ class HostLock:
 
         Raises:
             WorkerRunning: somebody has.
+            InvalidSettings: the directory cannot be used.
         """
-        self._run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._descriptor = take(str(self._run_dir / _NAME))
+        try:
+            self._run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._descriptor = take(str(self._run_dir / _NAME))
+        except OSError as error:
+            raise InvalidSettings(
+                f"TRAINSHED_RUN_DIR '{self._run_dir}' cannot be used by user {os.geteuid()}: {error.strerror}. It must "
+                "be a local directory that this user may write to, for example /var/lib/trainshed/run."
+            ) from error
         if self._descriptor is None:
             raise WorkerRunning(self._run_dir, holders(self._run_dir, [_NAME]))
 

@@ -27,7 +27,7 @@ from workers.launch_port import (
     Running,
     StartedEvent,
 )
-from workers.locks import close_all, lock_names
+from workers.locks import lock_names
 from workers.processes import LAUNCH_TAG, await_end, kill_launch, kill_process
 from workers.protocol import Assignment, Stop, encode
 from workers.sweep import sweep
@@ -70,17 +70,14 @@ class ColdLauncher:
         Path(request.assignment.work_dir).mkdir(parents=True, exist_ok=True)
         request.lock_dir.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            control, launcher_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            messages, trainer_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            control, launcher_end = _socket_pair(socket.SOCK_SEQPACKET, ours, theirs)
+            messages, trainer_end = _socket_pair(socket.SOCK_STREAM, ours, theirs)
             output, trainer_output = os.pipe2(os.O_CLOEXEC)
-            assignment = _memory_file(request.assignment)
-            for end in (launcher_end, trainer_end):
-                theirs.callback(end.close)
-            for end in (control, messages):
-                ours.callback(end.close)
-                end.settimeout(0)
-            theirs.callback(close_all, [trainer_output, assignment])
             ours.callback(os.close, output)
+            theirs.callback(os.close, trainer_output)
+            assignment = os.memfd_create("assignment", os.MFD_CLOEXEC)
+            theirs.callback(os.close, assignment)
+            _fill(assignment, request.assignment)
             process = _exec_launcher(request, launch, launcher_end.fileno(), trainer_output)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # died already: events() tells
                 socket.send_fds(control, [_run_packet(request)], [trainer_end.fileno(), trainer_output, assignment])
@@ -203,13 +200,22 @@ def _run_packet(request: LaunchRequest) -> bytes:
     return json.dumps(run).encode()
 
 
-def _memory_file(assignment: Assignment) -> int:
+def _socket_pair(
+    kind: socket.SocketKind, ours: contextlib.ExitStack, theirs: contextlib.ExitStack
+) -> tuple[socket.socket, socket.socket]:
+    """Two ends, ours first, which does not block; each is closed with its stack from now on."""
+    our_end, their_end = socket.socketpair(socket.AF_UNIX, kind)
+    ours.callback(our_end.close)
+    theirs.callback(their_end.close)
+    our_end.settimeout(0)
+    return our_end, their_end
+
+
+def _fill(descriptor: int, assignment: Assignment) -> None:
     """Put the assignment into a file without a name: it may be larger than a packet, and nobody else can open it."""
-    descriptor = os.memfd_create("assignment", os.MFD_CLOEXEC)
     with open(descriptor, "wb", closefd=False) as file:
         file.write(assignment.model_dump_json().encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
 
 
 def _parse(packet: bytes) -> Event:

@@ -13,37 +13,28 @@ Losses are in the units the model is trained in, without the l1 and l2 terms; ma
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 
 from app.errors import Cause
-from app.spec import EffectiveSpec, Layer, layers_of
-from app.tables import features_and_target, read_table
-from workers.backends.base import Backend, Diverged, DType, Program, Session, Steps, TrainingFailed
-from workers.backends.initial import draw_weights, weight_shapes
+from app.spec import layers_of
+from workers.backends.base import Backend, Diverged, DType, Steps, TrainingFailed
 from workers.backends.pace import Pace, Speed
 from workers.backends.schedules import learning_rates
 from workers.context import Context, Reporter
-from workers.data.dataset import Dataset, prepare
 from workers.data.metrics import Sums, no_sums, readings
 from workers.data.order import EpochPlan, epoch_plan, steps_per_epoch
-from workers.data.split import PART_NAMES, PartName
-from workers.model_file import TrainedModel, save
+from workers.data.split import PartName
+from workers.handover import hand_over
+from workers.narration import Narrator, Say, say
+from workers.preparation import block_rows, open_session, parameter_count, read_dataset
 from workers.protocol import Assignment, Done, Progress
 
 Clock = Callable[[], float]
-
-MODEL_FOLDER: Final = "model"
-SPLIT_NAME: Final = "split.safetensors"
-"""Row numbers of each part, as the table counts them: `train`, `validation`, `test`, int64."""
-
-_EVALUATION_COST: Final = 1e9
-"""Rows times parameters in one call of `evaluate`: a fraction of a second on one core."""
 
 _SENTENCES: Final = {
     Cause.DEVICE_OUT_OF_MEMORY: "The device ran out of memory. Use a smaller hyperparameters.batch_size, for example "
@@ -65,11 +56,13 @@ def train(
     *,
     clock: Clock = time.monotonic,
     dtype: DType = "float32",
+    say: Say = say,
 ) -> Done:
     """Train the assignment's spec; `backend.prepare(assignment.devices, assignment.threads)` was called before.
 
     Returns `Done` also when the context asked to stop: then `stopped` is set, no model was saved, and `metrics` are
-    those of the last complete epoch. `dtype` is for tests: float64 shows whether two backends mean the same.
+    those of the last complete epoch. `dtype` is for tests: float64 shows whether two backends mean the same. `say`
+    takes the lines of the job's log.
 
     Raises:
         TrainingFailed: the training cannot go on (diverged, out of memory, a broken device); it carries the cause.
@@ -77,7 +70,7 @@ def train(
         TooFewRows: nothing is left to train on.
     """
     try:
-        return _Training(assignment, backend, context, clock, dtype).run()
+        return _Training(assignment, backend, context, Narrator(say, clock), clock, dtype).run()
     except TrainingFailed:
         raise
     except Exception as error:
@@ -88,54 +81,29 @@ def train(
         raise TrainingFailed(_SENTENCES[cause].format(half=half), cause) from error
 
 
-def read_dataset(assignment: Assignment, context: Context, dtype: DType = "float32") -> Dataset:
-    """Read the table and make the parts, with a notice for everything about them that a user should know."""
-    devices = len(assignment.devices)
-    if devices > 1:
-        context.notice("one_device_used", f"The job holds {devices} devices and trains on the first of them.")
-    source = assignment.table
-    table = read_table(None if source.path is None else Path(source.path), source.builtin)
-    columns = features_and_target(table, assignment.spec)
-    if columns.dropped:
-        context.notice("rows_dropped", f"{columns.dropped} rows with gaps were left out, as data.missing 'drop' says.")
-    data = prepare(columns, assignment.spec, dtype)
-    for code, message in data.notices:
-        context.notice(code, message)
-    return data
-
-
-def open_session(
-    spec: EffectiveSpec, layers: Sequence[Layer], data: Dataset, backend: Backend, dtype: DType = "float32"
-) -> Session:
-    """Build the model that a spec describes, with its first weights."""
-    hyperparameters = spec.hyperparameters
-    program = Program(
-        layers=tuple(layers),
-        loss=spec.loss,
-        optimizer=hyperparameters.optimizer,
-        batch_size=min(hyperparameters.batch_size, len(data.parts["train"])),
-        l1=hyperparameters.l1,
-        l2=hyperparameters.l2,
-        seed=hyperparameters.seed,
-        dtype=dtype,
-    )
-    weights = draw_weights(layers, len(spec.data.features), hyperparameters.seed)
-    return backend.open(program, weights, data.parts)
-
-
 class _Training:
     """One run of `train`: what stays the same over it, and how far it is."""
 
-    def __init__(self, assignment: Assignment, backend: Backend, context: Context, clock: Clock, dtype: DType) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        backend: Backend,
+        context: Context,
+        narrator: Narrator,
+        clock: Clock,
+        dtype: DType,
+    ) -> None:
         self._spec = assignment.spec
         self._settings = assignment.spec.hyperparameters
         self._context = context
         self._clock = clock
-        self._folder = Path(assignment.work_dir) / MODEL_FOLDER
+        self._narrator = narrator
+        self._work_dir = Path(assignment.work_dir)
         self._data = read_dataset(assignment, context, dtype)
         self._layers = layers_of(self._spec, self._data.output_units)
         self._session = open_session(self._spec, self._layers, self._data, backend, dtype)
-        self._block = _block_rows(self._layers, len(self._spec.data.features))
+        parameters = parameter_count(self._layers, len(self._spec.data.features))
+        self._block = block_rows(parameters)
         self._rows = len(self._data.parts["train"])
         self._steps = self._settings.epochs * steps_per_epoch(self._rows, self._settings.batch_size)
         self._step = 0
@@ -143,6 +111,7 @@ class _Training:
         self._reporter = Reporter(context, clock)
         self._pace = Pace()
         self._speed = Speed()
+        narrator.begin(self._spec, self._data, parameters, self._steps)
 
     def run(self) -> Done:
         epoch = 0
@@ -154,6 +123,7 @@ class _Training:
             self._test(epoch)
         except _Stopped:
             self._reporter.send(self._progress(epoch))
+            self._narrator.stopped(self._progress(epoch))
             return self._done("stop")
         except Diverged:
             self._reporter.send(self._progress(epoch))
@@ -178,12 +148,14 @@ class _Training:
                 window = {"step_loss": (float(sums[0]) - reported[0]) / (rows - reported[1])}
                 self._reporter.add(epoch, self._step, window)
                 self._reporter.send(self._progress(epoch))
+                self._narrator.inside(self._progress(epoch), window)
                 reported = (float(sums[0]), rows)
         values = readings(sums, self._data.yardsticks["train"], self._spec.metrics)
         values |= {"learning_rate": rate, "samples_per_s": rows / max(seconds, 1e-9)}
         values |= self._look(epoch, "validation", "val_")
         self._reporter.add(epoch, self._step, values)
         self._metrics = values
+        self._narrator.epoch(self._progress(epoch), values)
 
     def _chunks(self, plan: EpochPlan) -> Iterator[NDArray[np.int64]]:
         """Cut an epoch where the pace says; the uneven last batch is a chunk of its own."""
@@ -221,6 +193,7 @@ class _Training:
         values = self._look(epoch, "test", "test_")
         self._reporter.add(epoch, self._step, values)
         self._metrics = self._metrics | values
+        self._narrator.tested(values)
 
     def _safe_point(self) -> None:
         if self._context.stop_requested():
@@ -259,26 +232,5 @@ class _Training:
         for name, value in weights.items():
             if not np.isfinite(value).all():
                 self._require_finite(epoch, f"weight '{name}'", float(value[~np.isfinite(value)][0]))
-        data = self._data
-        model = TrainedModel(
-            weights=weights,
-            layers=self._layers,
-            inputs=data.inputs,
-            classes=data.vocabulary.labels if data.vocabulary else None,
-            target=data.target,
-            spec=self._spec,
-            metrics=self._metrics,
-        )
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for path in save(self._folder, model):
-            media = "application/json" if path.suffix == ".json" else "application/octet-stream"
-            self._context.artifact(path.name, path, media, "model")
-        split = self._folder / SPLIT_NAME
-        save_file({name: data.row_numbers[data.division.rows(name)] for name in PART_NAMES}, split)
-        self._context.artifact(split.name, split, "application/octet-stream", "report")
-
-
-def _block_rows(layers: Sequence[Layer], features: int) -> int:
-    """How many rows `evaluate` gets at once: fixed by the model, so that sums are added in the same order each time."""
-    parameters = sum(math.prod(shape) for shape in weight_shapes(layers, features).values())
-    return max(32, min(8192, int(_EVALUATION_COST / parameters)))
+        names = hand_over(self._work_dir, self._context, self._spec, self._layers, self._data, weights, self._metrics)
+        self._narrator.saved(names)

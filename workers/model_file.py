@@ -17,13 +17,14 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from app.errors import TrainshedError
 from app.spec import EffectiveSpec, Layer
 from app.spec.job import Framework, Task
 from app.spec.layers import ActivationLayer, DenseLayer
-from workers.backends.initial import Weights
+from workers.backends.initial import Weights, weight_shapes
 from workers.data.labels import Label
 from workers.data.standardise import Scaling
 
@@ -123,7 +124,7 @@ def save(directory: Path, model: TrainedModel) -> list[Path]:
         spec=model.spec.model_dump(mode="json"),
         weights=WeightsFile(sha256=_digest(weights_path)),
     )
-    description_path.write_text(description.model_dump_json(indent=1) + "\n")
+    description_path.write_text(description.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return [weights_path, description_path]
 
 
@@ -167,7 +168,30 @@ def read(directory: Path) -> tuple[Description, Weights]:
         raise UnreadableModel(directory, reason) from error
     if digest != description.weights.sha256:
         raise UnreadableModel(directory, f"'{WEIGHTS_NAME}' is not the file that '{DESCRIPTION_NAME}' belongs to.")
-    return description, dict(load_file(directory / WEIGHTS_NAME))
+    try:
+        weights = dict(load_file(directory / WEIGHTS_NAME))
+    except SafetensorError as error:
+        raise UnreadableModel(directory, f"'{WEIGHTS_NAME}' is no file of weights ({error}).") from error
+    problem = _contradiction(description, weights)
+    if problem is not None:
+        raise UnreadableModel(directory, problem)
+    return description, weights
+
+
+def _contradiction(description: Description, weights: Weights) -> str | None:
+    """Say what does not fit together; a forward pass over such a model would fail, or be wrong without failing."""
+    features = len(description.features)
+    wanted: dict[str, tuple[int, ...]] = weight_shapes(description.layers, features)
+    found = {name: value.shape for name, value in weights.items()}
+    if wanted != found:
+        name = next(name for name in (*wanted, *found) if wanted.get(name) != found.get(name))
+        return f"the layers need a weight '{name}' of shape {wanted.get(name)}, and there is {found.get(name)}."
+    outputs = 1 if description.classes is None else len(description.classes)
+    if not wanted or list(wanted.values())[-1] != (outputs,):
+        return f"its last layer must have {outputs} outputs."
+    if any(len(column) != features for column in (description.inputs.mean, description.inputs.scale)):
+        return f"it must scale {features} features."
+    return None
 
 
 def forward(layers: Sequence[Layer], weights: Mapping[str, Values], x: Values) -> Values:

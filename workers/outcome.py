@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass
 from typing import Final
 
-from app.errors import Cause
+from app.errors import Cause, TrainshedError
 from app.jobs.endings import Ending
 from app.series.nonfinite import to_json
 from workers.launch_port import Busy, Ended, LauncherGone
@@ -26,7 +26,10 @@ _UNREADABLE: Final = str.maketrans({"\x00": "\ufffd"})
 
 @dataclass(frozen=True)
 class Watched:
-    """What was seen of one attempt from its start to the last event of its launcher."""
+    """What was seen of one attempt from its start to the last event of its launcher.
+
+    `lingered`: it did not leave after its last word, and was killed for that.
+    """
 
     end: Ended | Busy | LauncherGone
     started: Started | None = None
@@ -35,11 +38,19 @@ class Watched:
     stop: StopReason | None = None
     tail: str = ""
     out_of_memory: bool = False
+    lingered: bool = False
 
 
 def clean(text: str) -> str:
     """Text that every database takes: no NUL (PostgreSQL refuses it), no half of a surrogate pair, and not endless."""
     return text.translate(_UNREADABLE).encode("utf-8", "replace").decode()[:DETAIL_CHARACTERS]
+
+
+def reason_of(error: Exception) -> str:
+    """What a user may read of an error: our own sentence, or the system's word for it, which names no path."""
+    if isinstance(error, OSError) and not isinstance(error, TrainshedError):
+        return error.strerror or type(error).__name__
+    return str(error)
 
 
 def failed(cause: Cause, detail: str) -> Ending:
@@ -58,40 +69,36 @@ def ending_of(watched: Watched) -> Ending:
         held = end.lock.rpartition("/")[2].removesuffix(".lock")
         return failed(Cause.DEVICE_UNAVAILABLE, f"Another process of this host holds {held}.")
     if isinstance(word, Failed):
-        return _ended(end, word.cause, "\n".join(part for part in (word.message, word.detail) if part))
-    if _is_success(watched):
-        return _success(watched)
+        return _ended(end, word.cause, word.message)
+    if (success := _success(watched)) is not None:
+        return success
     if watched.stop is not None:
         return _ended(end, watched.stop.cause, _STOPPED.get(watched.stop))
     return _ended(end, *_unexplained(watched, end))
 
 
-def _is_success(watched: Watched) -> bool:
-    """Whether training was finished. A stop that came too late to be noticed does not undo it."""
+def _success(watched: Watched) -> Ending | None:
+    """The good end, if training was finished. A stop that came too late to be noticed does not undo it."""
     end, word = watched.end, watched.last_word
-    return (
-        isinstance(end, Ended)
-        and end.code == 0
-        and isinstance(word, Done)
-        and word.stopped is None
-        and watched.started is not None
-        and watched.stop is not StopReason.FENCED
-        and any(artifact.kind == "model" for artifact in watched.artifacts)
+    if not (isinstance(end, Ended) and isinstance(word, Done)) or watched.started is None:
+        return None
+    has_left = end.code == 0 or (watched.lingered and end.signal == signal.SIGKILL)
+    has_model = any(artifact.kind == "model" for artifact in watched.artifacts)
+    if word.stopped is not None or watched.stop is StopReason.FENCED or not has_left or not has_model:
+        return None
+    return Ending(
+        succeeded=True,
+        exit_code=end.code,
+        signal=end.signal,
+        max_rss_bytes=end.max_rss_bytes or None,
+        final_metrics={name: to_json(value) for name, value in word.metrics.items()},
     )
-
-
-def _success(watched: Watched) -> Ending:
-    metrics: dict[str, float | str] = {}
-    if isinstance(watched.last_word, Done):
-        metrics = {name: to_json(value) for name, value in watched.last_word.metrics.items()}
-    rss = watched.end.max_rss_bytes if isinstance(watched.end, Ended) else None
-    return Ending(succeeded=True, exit_code=0, max_rss_bytes=rss, final_metrics=metrics)
 
 
 def _unexplained(watched: Watched, end: Ended | LauncherGone) -> tuple[Cause, str]:
     """The cause of an end that nobody asked for and that the trainer did not announce as a failure."""
     if isinstance(end, LauncherGone):
-        return _without_launcher(out_of_memory=watched.out_of_memory)
+        return _without_launcher(watched)
     if end.deadline:
         return Cause.WORKER_LOST, "The lease ran out: the database was not reached for too long."
     if end.signal is not None:
@@ -104,10 +111,10 @@ def _unexplained(watched: Watched, end: Ended | LauncherGone) -> tuple[Cause, st
     return Cause.INCOMPLETE, _with_tail(f"It said that it was done, but {missing}.", watched.tail)
 
 
-def _without_launcher(*, out_of_memory: bool) -> tuple[Cause, str]:
-    if out_of_memory:
+def _without_launcher(watched: Watched) -> tuple[Cause, str]:
+    if watched.out_of_memory:
         return Cause.HOST_OUT_OF_MEMORY, "The launcher of the training process was killed to free memory."
-    return Cause.WORKER_LOST, "The launcher of the training process died, and the trainer with it."
+    return Cause.WORKER_LOST, _with_tail("The launcher of the training process died.", watched.tail)
 
 
 def _by_signal(number: int, watched: Watched) -> tuple[Cause, str]:

@@ -86,7 +86,7 @@ def launch_of(pid: int) -> str | None:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     prefix = f"{LAUNCH_TAG}=".encode()
-    return next((line[len(prefix) :].decode() for line in variables if line.startswith(prefix)), None)
+    return next((line[len(prefix) :].decode(errors="replace") for line in variables if line.startswith(prefix)), None)
 
 
 def kill_launch(launch: str, *, wait_ms: int = 0) -> list[int]:

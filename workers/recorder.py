@@ -60,6 +60,7 @@ class Recorder:
         self._refusals = 0
         self._rest: list[Batch] = []
         self._stop = threading.Event()
+        self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"record-{self._job_id}", daemon=True)
 
     def start(self) -> None:
@@ -68,11 +69,13 @@ class Recorder:
     def started(self, facts: StartedFacts) -> None:
         self._started = facts
         self._spool.filled.set()
+        self._hurry.set()  # a state that people wait for is not held back for the pace of reports
 
     def stop(self) -> None:
         """Stop the thread; what is not written yet is kept for `write_rest`."""
         self._stop.set()
         self._spool.filled.set()
+        self._hurry.set()
         self._thread.join()
         while (batch := self._spool.take()) is not None:
             self._rest.append(batch)
@@ -104,7 +107,10 @@ class Recorder:
             if not self._failures:
                 self._spool.filled.wait()
             self._spool.filled.clear()
-            self._stop.wait(self._flush())
+            self._hurry.clear()
+            pause_s = self._flush()
+            if not self._stop.is_set():
+                self._hurry.wait(pause_s)
 
     def _flush(self) -> float:
         """Write what there is now, in one transaction; answers how long to wait before the next one."""

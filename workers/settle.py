@@ -1,5 +1,6 @@
 """Ends attempts that the database believes this worker runs, and that nobody runs any more."""
 
+import os
 from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from app.errors import Cause
 from app.jobs.attempts import OpenAttempt, open_attempts
 from app.jobs.endings import Ending, end_attempt
 from workers.launch import lock_names, sweep
+from workers.locks import take
 from workers.proof import locks_free
 
 log = structlog.get_logger("worker")
@@ -39,7 +41,20 @@ class Settler:
         killed = sweep(self.lock_dir, [path.name for path in self.lock_dir.glob("*.lock")])
         if killed:
             log.warning("left_overs_killed", pids=killed)
+        self._remove_old_files()
         return killed
+
+    def _remove_old_files(self) -> None:
+        """Else there would be one file for each job that ever ran here.
+
+        Only now, before the first attempt, nobody can be about to lock one, so no two processes come to lock two files
+        of one name. A device's file stays: there are few.
+        """
+        for path in self.lock_dir.glob("job-*.lock"):
+            descriptor = take(str(path))
+            if descriptor is not None:
+                path.unlink(missing_ok=True)
+                os.close(descriptor)
 
     def settle(self, worker_id: str, running: Container[tuple[str, int]]) -> list[str]:
         """End every open attempt that is not in `running`; the ids of their jobs.

@@ -25,7 +25,7 @@ from workers.closing import Closing
 from workers.launch import lock_names, trainer_environment
 from workers.launch_port import Busy, Ended, Launcher, LauncherGone, LaunchFailed, LaunchRequest, StartedEvent
 from workers.orders import Orders
-from workers.outcome import Watched, ending_of, failed
+from workers.outcome import Watched, ending_of, failed, reason_of
 from workers.proof import PROOF_S, free_locks
 from workers.protocol import Assignment, Started
 from workers.recorder import Recorder, StartedFacts
@@ -37,6 +37,9 @@ log = structlog.get_logger("worker")
 
 _LAUNCHES: Final = 3
 """How often a launch is tried when a lock is held: what held it is killed in between."""
+
+
+UNKILLABLE: Final = "A process of job {job_id} could not be killed and still holds the device; the host needs a look."
 
 
 def no_quarantine(session: Session, device_ids: Sequence[str], reason: str) -> None:
@@ -128,6 +131,7 @@ class Supervisor:
             self._carry_out(work_dir)
         except Exception:
             log.exception("attempt_failed", job_id=self.key[0], attempt=self.key[1])
+            self._free_locks()
             self._close(failed(Cause.WORKER_LOST, "The worker could not run the job; its own log says why."), None)
         finally:
             if work_dir is not None:
@@ -142,7 +146,8 @@ class Supervisor:
             self._close(failed(Cause.INVALID_DATA, str(error)), None)
             return
         except (OSError, TrainshedError) as error:
-            self._close(failed(Cause.WORKER_LOST, f"The data could not be fetched: {error}."), None)
+            log.exception("data_not_fetched", job_id=self.key[0])
+            self._close(failed(Cause.WORKER_LOST, f"The data could not be fetched: {reason_of(error)}."), None)
             return
         watched = self._launch(assignment, work_dir)
         if isinstance(watched, Ending):
@@ -174,8 +179,10 @@ class Supervisor:
     def _run_once(self, request: LaunchRequest) -> Watched | Ending | None:
         try:
             running = self._equipment.launcher.start(request)
-        except LaunchFailed as error:
-            return failed(Cause.WORKER_LOST, str(error))
+        except LaunchFailed:
+            log.exception("launch_failed", job_id=self.key[0])
+            framework = request.assignment.spec.framework
+            return failed(Cause.WORKER_LOST, f"The worker's interpreter for {framework} could not be started.")
         try:
             return Watch(
                 running,
@@ -212,7 +219,7 @@ class Supervisor:
                 self._recorder.stop()
                 return
             if self._orders.stop is not StopReason.FENCED:
-                self._closing().end_with_quarantine()
+                self._closing().end_with_quarantine(failed(Cause.DEVICE_FAULT, UNKILLABLE.format(job_id=self.key[0])))
                 return
         self._close(ending_of(watched), work_dir, watched)
 
@@ -221,6 +228,8 @@ class Supervisor:
         closing = self._closing()
         if ending.succeeded and work_dir is not None and watched is not None:
             closing.end_with_files(ending, watched.artifacts, work_dir)
+        elif ending.cause is Cause.DEVICE_FAULT:
+            closing.end_with_quarantine(ending)
         else:
             closing.end(ending)
 

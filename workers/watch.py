@@ -6,6 +6,7 @@ whatever else is slow.
 
 import os
 import select
+import signal
 import socket
 from collections.abc import Callable
 from typing import Final
@@ -31,12 +32,13 @@ from workers.protocol import (
     Stop,
 )
 from workers.spool import Spool
-from workers.stopping import StopReason, StopSteps
+from workers.stopping import SECOND_NS, StopReason, StopSteps
 
 log = structlog.get_logger("worker")
 
 _BLOCK: Final = 64 * 1024
 _LONGEST_POLL_MS: Final = 60_000
+_NEVER_NS: Final = 1 << 62
 _LAST_WORDS_BYTES: Final = 16 * 1024 * 1024
 """How much is still read after the end: what fits the pipe and the socket does; a survivor's flood does not."""
 
@@ -63,6 +65,9 @@ class Watch:
         self._spool = spool
         self._clock = clock
         self._deadline_ns = deadline_ns
+        self._grace_ns = round(grace_s * SECOND_NS)
+        self._leave_by_ns = _NEVER_NS
+        self._lingered = False
         self._on_started = on_started
         self._steps = StopSteps(grace_s)
         self._until = 0
@@ -110,6 +115,10 @@ class Watch:
             self._steps.ask(self._orders.stop, now)
         if now >= self._deadline_ns:
             self._steps.ask(StopReason.TIMED_OUT, now)
+        if now >= self._leave_by_ns:
+            self._leave_by_ns = _NEVER_NS
+            self._lingered = True
+            self._running.stop(signal.SIGKILL)
         for step in self._steps.take(now):
             if step is None:
                 self._running.send(Stop(reason=self._steps.reason or StopReason.CANCEL))
@@ -117,12 +126,10 @@ class Watch:
                 self._running.stop(step)
 
     def _wait_ms(self) -> int:
-        """Until the next thing that time brings: a step of the stop, or the job's own time limit."""
-        times = [] if self._steps.reason is not None else [self._deadline_ns]
+        """Until the next thing that time brings: a step of a stop, the job's limit, or a trainer that lingers."""
+        times = [self._leave_by_ns] if self._steps.reason is not None else [self._deadline_ns, self._leave_by_ns]
         if (step := self._steps.next_ns()) is not None:
             times.append(step)
-        if not times:
-            return _LONGEST_POLL_MS
         return max(0, min((min(times) - self._clock.boot_ns()) // 1_000_000 + 1, _LONGEST_POLL_MS))
 
     def _read_events(self) -> None:
@@ -163,6 +170,8 @@ class Watch:
                 self._tell_started()
             case Done() | Failed():
                 self._last_word = message
+                # Frameworks were seen to hang on their way out; the devices must not wait for that.
+                self._leave_by_ns = self._clock.boot_ns() + self._grace_ns
             case Stop():  # only ever goes the other way
                 log.warning("stop_from_trainer")
 
@@ -185,6 +194,8 @@ class Watch:
         _drain(self._running.messages, self._read_messages)
         _drain(self._running.output, self._read_output)
         self._spool.log(self._lines.finish())
+        if isinstance(self._last_word, Failed):
+            self._spool.log(self._last_word.detail.splitlines())  # a cause's message is a sentence
         return Watched(
             end=end,
             started=self._started if self._process is not None else None,
@@ -193,6 +204,7 @@ class Watch:
             stop=self._steps.reason,
             tail=self._lines.tail(),
             out_of_memory=oom_kills() > self._oom_kills,
+            lingered=self._lingered,
         )
 
 

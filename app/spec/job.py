@@ -1,7 +1,8 @@
 """The job spec as a client writes it, and the effective spec in which nothing is left open."""
 
 import re
-from datetime import datetime
+import unicodedata
+from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Discriminator, Field, Strict, Tag
@@ -20,6 +21,7 @@ DeviceType: TypeAlias = Literal["cuda", "cpu"]
 
 _RFC_3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
 _RESERVED_NAMES = frozenset({".", ".."})
+_INVISIBLE = frozenset({"Cf", "Zs", "Zl", "Zp"})  # blanks, and marks without a width
 
 
 def _list_or_word(value: object) -> str:
@@ -38,8 +40,19 @@ def _timestamp(value: object) -> object:
     raise PydanticCustomError("timestamp", "must be a time with its zone, for example 2030-01-31T08:00:00Z")
 
 
+def _in_the_calendar(time: datetime) -> datetime:
+    """Refuse a time that has no date in UTC: the last hours of the year 9999 west of Greenwich, for example."""
+    try:
+        time.astimezone(UTC)
+    except OverflowError:
+        raise PydanticCustomError(
+            "timestamp", "must be a time between the years 1 and 9999 in UTC, for example 2030-01-31T08:00:00Z"
+        ) from None
+    return time
+
+
 def _job_name(name: str) -> str:
-    if name in _RESERVED_NAMES or not name.strip():
+    if name in _RESERVED_NAMES or all(unicodedata.category(letter) in _INVISIBLE for letter in name):
         raise PydanticCustomError("job_name", "must have at least one visible character, and not be a dot or two")
     return name
 
@@ -55,7 +68,9 @@ def _few(tags: dict[str, str]) -> dict[str, str]:
 
 MetricList = Annotated[list[MetricName], AfterValidator(_without_repeats)]
 Timestamp = Annotated[
-    Annotated[AwareDatetime, Strict(strict=False)], BeforeValidator(_timestamp, json_schema_input_type=AwareDatetime)
+    Annotated[AwareDatetime, Strict(strict=False)],
+    BeforeValidator(_timestamp, json_schema_input_type=AwareDatetime),
+    AfterValidator(_in_the_calendar),
 ]
 TagKey = Annotated[PlainText, Field(min_length=1, max_length=64)]
 TagValue = Annotated[PlainText, Field(max_length=512)]

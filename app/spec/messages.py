@@ -24,7 +24,18 @@ _LATER = {
 }
 # Errors that our own validators write; their text goes on from the field's name.
 _OURS = frozenset(
-    {"job_name", "nesterov", "plain_text", "repeated", "split", "tags", "timestamp", "unknown_source", "weight_decay"}
+    {
+        "float32",
+        "job_name",
+        "nesterov",
+        "plain_text",
+        "repeated",
+        "split",
+        "tags",
+        "timestamp",
+        "unknown_source",
+        "weight_decay",
+    }
 )
 _KEY_ERRORS = frozenset({"invalid_key", "string_unicode"})
 _TAG_ERRORS = frozenset({"union_tag_invalid", "union_tag_not_found"})

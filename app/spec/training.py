@@ -9,7 +9,36 @@ from app.spec.base import NonNegative, Positive, SpecModel
 from app.spec.data import Seed
 from app.spec.sugar import named_by
 
-Moment = Annotated[float, Field(ge=0, lt=1)]
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Where a factor of training may lie. Weights are 32-bit numbers: beyond this a factor is 0 or infinite to them."""
+
+NEAREST_TO_1 = 0.9999999
+"""The largest share below 1 that is still below 1 as a 32-bit number, with room for `1 - share` to mean something."""
+
+
+def _fits_training(value: float) -> float:
+    if value and not SMALLEST <= value <= LARGEST:
+        raise PydanticCustomError(
+            "float32",
+            "must fit the 32-bit numbers of training: between {smallest} and {largest}",
+            {"smallest": SMALLEST, "largest": LARGEST},
+        )
+    return value
+
+
+def _below_1(value: float) -> float:
+    if value > NEAREST_TO_1:
+        raise PydanticCustomError(
+            "float32",
+            "must be at most {largest}: closer to 1 it is 1 to the 32-bit numbers of training",
+            {"largest": NEAREST_TO_1},
+        )
+    return value
+
+
+Moment = Annotated[float, Field(ge=0, lt=1), AfterValidator(_below_1)]
+Rate = Annotated[Positive, AfterValidator(_fits_training)]
+Factor = Annotated[NonNegative, AfterValidator(_fits_training)]
 
 
 class Sgd(SpecModel):
@@ -32,9 +61,7 @@ class Adam(SpecModel):
     name: Literal["adam"] = Field(description="The optimizer.")
     beta_1: Moment = Field(default=0.9, description="Decay of the gradient's mean.", examples=[0.9])
     beta_2: Moment = Field(default=0.999, description="Decay of the gradient's square.", examples=[0.999])
-    epsilon: Positive = Field(
-        default=1e-7, description="Added after the root and the bias correction.", examples=[1e-7]
-    )
+    epsilon: Rate = Field(default=1e-7, description="Added after the root and the bias correction.", examples=[1e-7])
 
 
 class Constant(SpecModel):
@@ -50,7 +77,7 @@ class Cosine(SpecModel):
     """
 
     name: Literal["cosine"] = Field(description="The schedule.")
-    final_learning_rate: NonNegative = Field(default=0.0, description="The rate at the end.", examples=[0.0001])
+    final_learning_rate: Factor = Field(default=0.0, description="The rate at the end.", examples=[0.0001])
 
 
 OptimizerSpec = Annotated[
@@ -89,17 +116,17 @@ class Hyperparameters(SpecModel):
         description="Rows per step over all devices together; the last batch of an epoch may be smaller.",
         examples=[64],
     )
-    learning_rate: Positive = Field(default=0.001, description="The learning rate at the start.", examples=[0.001])
+    learning_rate: Rate = Field(default=0.001, description="The learning rate at the start.", examples=[0.001])
     optimizer: OptimizerSpec = Field(default=Adam(name="adam"), description="The optimizer.", examples=["adam"])
     schedule: ScheduleSpec = Field(
         default=Constant(name="constant"), description="How the learning rate changes.", examples=["cosine"]
     )
-    l1: NonNegative = Field(
+    l1: Factor = Field(
         default=0.0,
         description="Adds l1 times the sum of |kernel| over all dense layers to the loss.",
         examples=[0.0001],
     )
-    l2: NonNegative = Field(
+    l2: Factor = Field(
         default=0.0,
         description="Adds l2 times the sum of kernel² over all dense layers to the loss.",
         examples=[0.0001],
@@ -109,7 +136,11 @@ class Hyperparameters(SpecModel):
     )
     early_stopping: None = Field(default=None, description="Comes later: must be null.", examples=[None])
     checkpoint_every_epochs: int = Field(
-        default=1, ge=1, le=1_000_000, description="A checkpoint after every so many epochs.", examples=[1]
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="Checkpoints come later; the number is kept, and has no effect yet.",
+        examples=[1],
     )
     seed: Seed = Field(
         default=0,

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections import Counter
 
 from app.spec.base import LONGEST_COLUMN_NAME, MOST_COLUMNS, not_plain
@@ -29,6 +30,9 @@ def names_of(line: str, row: int) -> list[str]:
 
 
 def _shape_problems(names: list[str], row: int) -> list[TableProblem]:
+    if names and names[0].lower().startswith("sep="):
+        sentence = "The first row is a note for spreadsheets (sep=…), not the names of the columns."
+        return [TableProblem(sentence, "Remove that row.", row=row)]
     if len(names) == 1:
         return [_one_column(names[0], row)]
     if len(names) > MOST_COLUMNS:
@@ -77,8 +81,8 @@ def _name_problems(names: list[str], row: int) -> list[TableProblem]:
 
 
 def _is_number(text: str) -> bool:
+    """Tell a number from a name: 2020_01, which Python reads as a number, is a name, and so are nan and inf."""
     try:
-        float(text)
+        return "_" not in text and math.isfinite(float(text))
     except ValueError:
         return False
-    return True

@@ -13,7 +13,7 @@ from app.tables.pieces import BLOCK_BYTES
 from app.tables.records import CsvFile
 
 _ENOUGH: Final = LABEL_LIMIT + 1  # different values that are counted; what is beyond does not matter
-_EXACT: Final = 2.0**53  # up to here a float holds every whole number
+EXACT: Final = 2.0**53  # up to here a float holds every whole number
 _SHOWN: Final = 80  # characters of a cell that a message repeats
 _LONGEST_LABEL: Final = 256
 
@@ -81,7 +81,7 @@ class _Tally:
         self.low = min(self.low, finite.to_numpy().min())
         self.high = max(self.high, finite.to_numpy().max())
         fractions = cells.number.filter(cells.whole.is_null() & cells.number.is_finite())
-        self.whole = self.whole and bool(((fractions.floor() == fractions) & (fractions.abs() < _EXACT)).all())
+        self.whole = self.whole and bool(((fractions.floor() == fractions) & (fractions.abs() < EXACT)).all())
         if len(self.values) < _ENOUGH:
             self.values.update(cells.whole.drop_nulls().unique().head(_ENOUGH).to_list())
             self.values.update(fractions.unique().head(_ENOUGH).to_list())

@@ -1,5 +1,6 @@
 """The columns that a job trains on: numbers in, labels out, gaps refused or left out."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 from app.spec.job import EffectiveSpec
 from app.tables.problems import InvalidTable, TableProblem
 from app.tables.table import Table, Values
+
+_INFINITIES = (math.inf, -math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ def features_and_target(table: Table, spec: EffectiveSpec) -> Columns:
     """Take the spec's columns from the table.
 
     Rows with a gap or an infinity in one of them are left out with `missing: drop`. Raises InvalidTable when there are
-    such rows and `missing` is `error`, when none is left, or when a column is missing or is text.
+    such rows and `missing` is `error`, when none or one class alone is left, or when a column is missing or is text.
     """
     _check_columns(table, spec)
     names = spec.data.features
@@ -44,8 +47,14 @@ def features_and_target(table: Table, spec: EffectiveSpec) -> Columns:
     if not kept.any():
         sentence = "No row is left: each has a gap or an infinite value in a column that is used."
         raise InvalidTable([TableProblem(sentence, "Use fewer columns, or fill the gaps.")])
-    y = _labels(target[kept]) if spec.task == "classification" else _numbers(target[kept])
-    return Columns(x[kept], y, table.row_numbers[kept], int((~kept).sum()))
+    dropped = int((~kept).sum())
+    if dropped:
+        x, target = x[kept], target[kept]
+    if spec.task == "regression":
+        return Columns(x, _numbers(target), table.row_numbers[kept], dropped)
+    labels = _labels(target)
+    _require_classes(labels, spec.data.target, dropped)
+    return Columns(x, labels, table.row_numbers[kept], dropped)
 
 
 def _check_columns(table: Table, spec: EffectiveSpec) -> None:
@@ -75,13 +84,24 @@ def _refuse_gaps(names: list[str], gaps: list[NDArray[np.bool_]], rows: NDArray[
         raise InvalidTable(problems)
 
 
+def _require_classes(labels: Values, target: str, dropped: int) -> None:
+    """Refuse one class alone: a model would be right about it without having learnt anything."""
+    first = labels[0]
+    if any(label != first for label in labels):
+        return
+    why = f" once the {dropped} rows with gaps are left out" if dropped else ""
+    sentence = f"Column '{target}' has one class only ('{first}'){why}; classification needs at least two."
+    advice = "Fill the gaps, or use other columns." if dropped else "Use a table with other classes too."
+    raise InvalidTable([TableProblem(sentence, advice, column=target)])
+
+
 def _numbers(values: Values) -> NDArray[np.float64]:
     return values.astype(np.float64)  # None becomes NaN
 
 
 def _gaps(values: Values) -> NDArray[np.bool_]:
     if values.dtype == object:
-        return np.array([value is None for value in values], dtype=np.bool_)
+        return np.array([value is None or value in _INFINITIES for value in values], dtype=np.bool_)
     return ~np.isfinite(values)
 
 

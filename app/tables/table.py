@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from app.spec.table import Column, TableSchema
 from app.tables.builtin import BUILTIN
 from app.tables.cells import booleans, read_cells
-from app.tables.profile import profile_csv
+from app.tables.profile import EXACT, profile_csv
 from app.tables.records import CsvFile
 
 Values = NDArray[Any]
@@ -22,8 +22,8 @@ Values = NDArray[Any]
 class Table:
     """Columns by name, all of `schema.rows` values.
 
-    `number`: float64, gaps are NaN, infinities stay. `integer`: int64, or float64 as above when
-    it has gaps or infinities.
+    `number`: float64, gaps are NaN, infinities stay. `integer`: int64, or float64 as above when it has gaps or
+    infinities; with numbers of 2**53 and more, which a float cannot tell apart, then objects int, None, inf.
     `boolean`: objects True, False, None. `text`: objects str, None. `row_numbers`: the row in the file (the header is
     row 1); for a built-in set the rows are numbered the same way, from 2.
     """
@@ -67,7 +67,16 @@ def _typed(cells: pl.Series, column: Column) -> Values:
         return _objects(booleans(read.text))
     if column.kind == "integer" and not column.missing and not column.infinite:
         return read.whole.fill_null(read.number.cast(pl.Int64, strict=False)).to_numpy()
+    if column.kind == "integer" and _beyond_floats(column):
+        return _objects(
+            number if whole is None else whole for whole, number in zip(read.whole, read.number, strict=True)
+        )
     return read.number.fill_null(np.nan).to_numpy()
+
+
+def _beyond_floats(column: Column) -> bool:
+    """Whether a float would take different whole numbers, say the long ids of classes, for one."""
+    return max(abs(column.minimum or 0.0), abs(column.maximum or 0.0)) >= EXACT
 
 
 def _objects(values: Iterable[Any]) -> Values:

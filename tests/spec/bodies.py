@@ -10,12 +10,12 @@ DATA = Path(__file__).parent.parent / "data"
 UPLOADED = "ds_01k0000000000000000000000a"
 
 
-def body(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+def body(**changes: Any) -> dict[str, Any]:
     """The shortest spec with some keys changed."""
     return {"framework": "torch", "model": "mlp", "data": "digits", "device_count": 1, **changes}
 
 
-def hyper(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+def hyper(**values: Any) -> dict[str, Any]:
     return body(hyperparameters=values)
 
 
@@ -35,22 +35,22 @@ def problem_at(raw: object, pointer: str) -> SpecProblem:
     return found[0]
 
 
-def load(name: str) -> Any:  # noqa: ANN401 - any JSON value
+def load(name: str) -> Any:
     return json.loads((DATA / name).read_text(encoding="utf-8"))
 
 
-def number(name: str, **more: Any) -> Column:  # noqa: ANN401 - fields of Column
+def number(name: str, **more: Any) -> Column:
     return Column(**{"name": name, "kind": "number", "missing": 0, "distinct": 100, **more})
 
 
-def text(name: str, **more: Any) -> Column:  # noqa: ANN401 - fields of Column
+def text(name: str, **more: Any) -> Column:
     cell = CellAt(row=2, value="oak")
     labels = ["birch", "oak"]
     values = {"name": name, "kind": "text", "missing": 0, "distinct": 2, "labels": labels, "texts": 100}
     return Column(**{**values, "first_text": cell, **more})
 
 
-def integer(name: str, distinct: int, **more: Any) -> Column:  # noqa: ANN401 - fields of Column
+def integer(name: str, distinct: int, **more: Any) -> Column:
     labels = [str(value) for value in range(distinct)] if distinct <= 1000 else None
     return Column(**{"name": name, "kind": "integer", "missing": 0, "distinct": distinct, "labels": labels, **more})
 

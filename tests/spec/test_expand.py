@@ -11,7 +11,7 @@ from app.spec.layers import ACTIVATIONS, ActivationLayer, DenseLayer, DropoutLay
 from tests.spec.bodies import body
 
 
-def names(model: Any, units: int = 3) -> list[str]:  # noqa: ANN401 - any model
+def names(model: Any, units: int = 3) -> list[str]:
     return [layer.name for layer in layers_of(parse_spec(body(model=model)), units)]
 
 

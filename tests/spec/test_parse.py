@@ -163,7 +163,7 @@ JOB = st.fixed_dictionaries(
         "hyperparameters": st.fixed_dictionaries(
             {
                 "epochs": st.integers(1, 1_000_000),
-                "learning_rate": st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan=False),
+                "learning_rate": st.floats(min_value=1e-30, max_value=1e30),
                 "seed": st.integers(0, 2**32 - 1),
             }
         ),

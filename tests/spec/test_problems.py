@@ -33,7 +33,7 @@ TAGS = (
 )
 
 
-def value_at(whole: object, parts: list[str]) -> Any:  # noqa: ANN401 - any JSON value
+def value_at(whole: object, parts: list[str]) -> Any:
     """Follow a pointer strictly; KeyError, IndexError or TypeError when it leads nowhere."""
     here: Any = whole
     for part in parts:

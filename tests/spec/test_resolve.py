@@ -23,7 +23,7 @@ from tests.spec.bodies import UPLOADED, integer, number, table, text
 BIRDS = table(number("bill"), number("wing"), integer("year", 3), text("species"))
 
 
-def spec_of(data: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
+def spec_of(data: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     return {
         "framework": "torch",
         "model": "linear",
@@ -79,7 +79,7 @@ class TestFilledIn:
         assert resolved(spec_of({"split": {"seed": 0}}, hyperparameters={"seed": 9})).data.split.seed == 0
 
     @pytest.mark.parametrize("device_type", ["cuda", "cpu"])
-    def test_auto_is_the_device_type_that_the_caller_found(self, device_type: Any) -> None:  # noqa: ANN401 - a literal
+    def test_auto_is_the_device_type_that_the_caller_found(self, device_type: Any) -> None:
         assert resolve(parse_spec(spec_of()), BIRDS, device_type).device_type == device_type
 
     def test_a_batch_larger_than_the_table_is_one_step(self) -> None:

@@ -11,7 +11,7 @@ from app.spec import LayerShape, Summary, TableSchema, parse_spec, resolve, summ
 from tests.spec.bodies import UPLOADED, integer, number, table
 
 
-def summary(model: Any, schema: TableSchema, *, data: dict[str, Any] | None = None, **hyper: Any) -> Summary:  # noqa: ANN401
+def summary(model: Any, schema: TableSchema, *, data: dict[str, Any] | None = None, **hyper: Any) -> Summary:
     raw = {
         "framework": "torch",
         "model": model,

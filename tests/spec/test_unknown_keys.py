@@ -13,7 +13,7 @@ from tests.spec.bodies import UPLOADED, body, hyper, load, problem_at, problems_
 _OBJECTS = ("digits_tensorflow", "iris_layers", "diabetes_regression")
 
 
-def objects(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:  # noqa: ANN401
+def objects(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
     """Every object of a whole spec, with where it stands; tags hold a client's own keys."""
     if isinstance(value, dict):
         yield path, value

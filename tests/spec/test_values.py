@@ -16,6 +16,32 @@ class TestNumbers:
             "hyperparameters.learning_rate must be a number greater than 0, for example 0.001; it is "
         )
 
+    @pytest.mark.parametrize("field", ["learning_rate", "l1", "l2"])
+    @pytest.mark.parametrize("wrong", [1e300, 1e31, 1e-31, 5e-324])
+    def test_a_factor_that_is_infinite_or_0_in_32_bits_is_refused(self, field: str, wrong: float) -> None:
+        # With 1e300 torch raised an OverflowError of its own, as if the fault were in somebody's code.
+        problem = problem_at(hyper(**{field: wrong}), f"/hyperparameters/{field}")
+        assert problem.message == (
+            f"hyperparameters.{field} must fit the 32-bit numbers of training: between 1e-30 and 1e+30."
+        )
+
+    @pytest.mark.parametrize("field", ["learning_rate", "l1", "l2"])
+    @pytest.mark.parametrize("right", [1e-30, 1e30])
+    def test_the_ends_of_the_range_belong_to_it(self, field: str, right: float) -> None:
+        assert getattr(parse_spec(hyper(**{field: right})).hyperparameters, field) == right
+
+    @pytest.mark.parametrize("moment", ["beta_1", "beta_2"])
+    def test_a_share_that_is_1_in_32_bits_is_refused(self, moment: str) -> None:
+        # TensorFlow divided by 1 - beta = 0, torch did not: the same spec, and only one of them diverged.
+        wrong = hyper(optimizer={"name": "adam", moment: 1 - 1e-9})
+        problem = problem_at(wrong, f"/hyperparameters/optimizer/{moment}")
+        assert "must be at most 0.9999999: closer to 1 it is 1 to the 32-bit numbers" in problem.message
+
+    def test_an_epsilon_that_is_0_in_32_bits_is_refused(self) -> None:
+        # A unit that never fires has a gradient of 0, and 0 / (0 + 0) is NaN.
+        wrong = hyper(optimizer={"name": "adam", "epsilon": 1e-50})
+        assert "32-bit" in problem_at(wrong, "/hyperparameters/optimizer/epsilon").message
+
     @pytest.mark.parametrize("wrong", [True, "20", 20.0, 20.5, 0, -3, 10**7, 10**400, None])
     def test_epochs_must_be_a_whole_number_in_range(self, wrong: object) -> None:
         problem = problem_at(hyper(epochs=wrong), "/hyperparameters/epochs")
@@ -268,3 +294,18 @@ class TestBodies:
 
     def test_a_body_of_wrong_keys_is_explained_up_to_a_hundred(self) -> None:
         assert len(problems_of(body(**{f"lerning_rate_{i}": 1 for i in range(5000)}))) == 100
+
+
+class TestNamesAndTimes:
+    @pytest.mark.parametrize("name", ["\u200b", " \u2060 ", "\u00a0"])
+    def test_a_name_of_invisible_characters_alone_is_refused(self, name: str) -> None:
+        assert "at least one visible character" in problem_at(body(name=name), "/name").message
+
+    @pytest.mark.parametrize("time", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+00:01"])
+    def test_a_time_that_has_no_date_in_utc_is_refused(self, time: str) -> None:
+        # Every store keeps times in UTC; converting these raises OverflowError.
+        message = problem_at(body(not_before=time), "/not_before").message
+        assert message.startswith("not_before must be a time between the years 1 and 9999 in UTC")
+
+    def test_the_last_second_in_utc_is_accepted(self) -> None:
+        assert parse_spec(body(not_before="9999-12-31T23:59:59Z")).not_before is not None

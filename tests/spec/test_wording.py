@@ -34,7 +34,7 @@ class TestWanted:
             (dict[str, str], "an object"),
         ],
     )
-    def test_a_type_and_its_bounds_are_said_in_words(self, annotation: Any, words: str) -> None:  # noqa: ANN401 - a type
+    def test_a_type_and_its_bounds_are_said_in_words(self, annotation: Any, words: str) -> None:
         assert wanted(shape_of(annotation)) == words
 
     @pytest.mark.parametrize(

@@ -193,3 +193,16 @@ class TestError:
     def test_reading_refuses_what_profiling_refuses(self, write: Write, content: str) -> None:
         path = write(content)
         assert problems_of(lambda: read_table(path, None)) == problems_of(lambda: profile_csv(path))
+
+
+class TestHeaderNames:
+    def test_names_that_python_would_read_as_numbers_are_names(self, write: Write) -> None:
+        # float("2020_01") is 202001.0, and float("nan") is a number too.
+        schema = profile_csv(write("2020_01,2020_02,nan\n1,2,3\n"))
+        assert [column.name for column in schema.columns] == ["2020_01", "2020_02", "nan"]
+
+    @pytest.mark.parametrize("note", ["sep=,", "SEP=;", "sep=\t,x"])
+    def test_a_note_for_spreadsheets_is_named(self, write: Write, note: str) -> None:
+        problem = only_problem(lambda: profile_csv(write(f"{note}\na,b\n1,2\n")))
+        assert problem.message == "The first row is a note for spreadsheets (sep=…), not the names of the columns."
+        assert problem.row == 1

@@ -14,7 +14,7 @@ from tests.tables.files import DATA, only_problem, problems_of
 Write = Callable[[bytes | str], Path]
 
 
-def spec_for(table: Table, *, task: str = "auto", **data: Any) -> EffectiveSpec:  # noqa: ANN401 - any JSON value
+def spec_for(table: Table, *, task: str = "auto", **data: Any) -> EffectiveSpec:
     raw = {
         "framework": "torch",
         "model": "linear",
@@ -24,9 +24,9 @@ def spec_for(table: Table, *, task: str = "auto", **data: Any) -> EffectiveSpec:
     return resolve(parse_spec(raw), table.schema, "cpu")
 
 
-def select(path: Path, **data: Any) -> Columns:  # noqa: ANN401 - any JSON value
+def select(path: Path, *, task: str = "auto", **data: Any) -> Columns:
     table = read_table(path, None)
-    return features_and_target(table, spec_for(table, **data))
+    return features_and_target(table, spec_for(table, task=task, **data))
 
 
 class TestNumbers:
@@ -143,3 +143,40 @@ class TestColumns:
         spec = spec_for(read_table(write("a,y\n1,0.5\n2,1.5\n"), None), target="y")
         other = read_table(write("a,y\n1,0.5\n2,x\n"), None)
         assert only_problem(lambda: features_and_target(other, spec)).column == "y"
+
+
+class TestClassesThatRemain:
+    def test_one_class_that_gaps_leave_over_is_refused(self, write: Write) -> None:
+        # The schema knows of two classes; every row of one of them has a gap. Accuracy would be 1, and mean nothing.
+        path = write("a,y\n1,cat\n2,cat\n,dog\n,dog\n")
+        problem = only_problem(lambda: select(path, target="y", missing="drop"))
+        assert problem.message == (
+            "Column 'y' has one class only ('cat') once the 2 rows with gaps are left out; "
+            "classification needs at least two."
+        )
+        assert problem.column == "y"
+
+    def test_two_that_remain_are_fine(self, write: Write) -> None:
+        found = select(write("a,y\n1,cat\n2,dog\n,dog\n"), target="y", missing="drop")
+        assert found.y.tolist() == ["cat", "dog"]
+
+
+class TestLongNumbers:
+    """Ids above 2**53: as floats, 9007199254740993 and 9007199254740992 would be one class."""
+
+    def test_classes_stay_apart_when_the_column_has_gaps(self, write: Write) -> None:
+        path = write("a,y\n1,9007199254740993\n2,9007199254740992\n3,\n")
+        found = select(path, target="y", task="classification", missing="drop")
+        assert found.y.tolist() == [9007199254740993, 9007199254740992]
+        assert found.dropped == 1
+
+    def test_infinity_among_them_is_a_gap(self, write: Write) -> None:
+        path = write("a,y\n1,9007199254740993\n2,9007199254740992\n3,inf\n")
+        found = select(path, target="y", task="classification", missing="drop")
+        assert found.row_numbers.tolist() == [2, 3]
+
+    def test_as_features_they_are_floats(self, write: Write) -> None:
+        path = write("a,y\n9007199254740993,0\n,1\n9007199254740992,1\n")
+        found = select(path, target="y", missing="drop")
+        assert found.x.dtype == np.float64
+        assert found.x.tolist() == [[2.0**53], [2.0**53]]

@@ -59,6 +59,21 @@ class TestWords:
         assert "ZeroDivisionError" in raised().detail
         assert "in raised" in raised().detail
 
+    def test_our_own_sentence_needs_no_traceback(self) -> None:
+        assert failure_of(Diverged("The loss is NaN at step 3."), None).detail == ""
+
+    def test_what_lies_behind_our_own_error_is_told(self) -> None:
+        error = TrainingFailed("The device ran out of memory.", Cause.DEVICE_OUT_OF_MEMORY)
+        error.__cause__ = FrameworkError("allocator says 0x3f")
+
+        assert "allocator says 0x3f" in failure_of(error, None).detail
+
+    def test_half_characters_can_be_sent(self) -> None:
+        failed = failure_of(ValueError("no file caf\udce9"), None)
+
+        assert failed.message == r"ValueError: no file caf\udce9"
+        assert encode(failed)
+
     def test_long_texts_are_cut_and_fit_a_line(self) -> None:
         failed = failure_of(ValueError("x" * 10_000_000), None)
 

@@ -257,7 +257,7 @@ class TestNotices:
 
         train(job(tmp_path).model_copy(update={"devices": cards}), NumpyBackend(), listener)
 
-        assert listener.notices["one_device_used"] == "The job holds 2 devices and trains on the first of them."
+        assert listener.notices["single_device"] == "The job holds 2 devices and trains on the first of them."
 
     def test_rare_class_is_named(self, tmp_path: Path) -> None:
         path = tmp_path / "table.csv"

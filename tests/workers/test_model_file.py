@@ -1,6 +1,10 @@
 """A saved model: the frameworks' own predictions, from NumPy alone."""
 
+import hashlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +20,8 @@ from workers.context import NullContext
 from workers.loop import train
 from workers.model_file import UnreadableModel, predict
 from workers.protocol import Assignment
+
+ROOT = Path(__file__).parents[2]
 
 
 def trained(assignment: Assignment, framework: str | None = None) -> tuple[Path, dict[str, float]]:
@@ -163,6 +169,70 @@ class TestFiles:
             predict(folder, np.zeros((1, 4)))
 
         assert caught.value.code == "artifact_unreadable"
+
+
+class TestContradictions:
+    """Files that belong together by their digest and still are no model: refused when read, not by a wrong answer."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        return trained(builtin_job(tmp_path, "iris"))[0]
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"layers": [{"type": "dense", "name": "output", "units": 3}]}, r"'output\.kernel' of shape \(4, 3\)"),
+            ({"layers": []}, r"a weight 'dense_1\.\w+' of shape None, and there is \("),
+            ({"features": ["a", "b"]}, r"'dense_1\.kernel' of shape \(2, 8\), and there is \(4, 8\)"),
+            ({"classes": [0, 1]}, "last layer must have 2 outputs"),
+            ({"classes": None}, "last layer must have 1 outputs"),
+            ({"inputs": {"mean": [0.0], "scale": [1.0]}}, "must scale 4 features"),
+        ],
+    )
+    def test_description_that_does_not_fit_the_weights_is_refused(
+        self, folder: Path, change: dict[str, object], reason: str
+    ) -> None:
+        path = folder / "model.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+        with pytest.raises(UnreadableModel, match=reason):
+            predict(folder, np.zeros((1, 4)))
+
+    def test_weights_that_are_no_safetensors_are_refused(self, folder: Path) -> None:
+        (folder / "model.safetensors").write_bytes(b"no weights")
+        described = json.loads((folder / "model.json").read_text())
+        described["weights"]["sha256"] = hashlib.sha256(b"no weights").hexdigest()
+        (folder / "model.json").write_text(json.dumps(described))
+
+        with pytest.raises(UnreadableModel, match="is no file of weights"):
+            predict(folder, np.zeros((1, 4)))
+
+
+_TRAIN = """
+import sys
+from pathlib import Path
+from tests.workers.backends.fake import NumpyBackend
+from tests.workers.training_jobs import csv_job
+from workers.context import NullContext
+from workers.loop import train
+
+folder = Path(sys.argv[1])
+train(csv_job(folder, folder / "table.csv", {"target": "y"}), NumpyBackend(), NullContext())
+"""
+
+
+class TestScripts:
+    def test_names_in_any_script_survive_whatever_the_locale(self, tmp_path: Path) -> None:
+        text = "f1,f2,y\n" + "".join(f"{n},{n % 7},{'blå' if n % 2 else '赤'}\n" for n in range(60))
+        (tmp_path / "table.csv").write_text(text, encoding="utf-8")
+        plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}  # text files are ASCII by default
+        command = [sys.executable, "-c", _TRAIN, str(tmp_path)]
+        subprocess.run(command, check=True, timeout=60, cwd=ROOT, env={**os.environ, **plain})
+
+        answer = predict(tmp_path / "model", np.zeros((1, 2)))
+
+        assert answer.labels is not None
+        assert answer.labels[0] in {"blå", "赤"}
 
 
 class TestStandardisation:

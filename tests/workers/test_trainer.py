@@ -15,7 +15,7 @@ from workers.backends.base import Backend, DeviceUnavailable, Diverged
 from workers.channel import Channel, WorkerGone
 from workers.context import Context
 from workers.protocol import Assignment, Decoder, Device, Done, Failed, Message, Started, Stop, encode
-from workers.trainer import attempt, exec_environment, verify_environment
+from workers.trainer import attempt, exec_environment, verify_devices, verify_environment
 
 CARD = Device(id="GPU-aaaaaaaa-0000-0000-0000-000000000001", kind="cuda", name="Card")
 ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "GPU-9", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -49,6 +49,22 @@ class TestVerifyEnvironment:
 
         assert "TRAINSHED_SET_LATER" not in exec_environment()
         assert exec_environment()["PATH"]
+
+
+class TestVerifyDevices:
+    @pytest.mark.parametrize("devices", [[CPU], [CARD, CPU], []])
+    def test_job_for_cards_is_never_given_a_cpu(self, devices: list[Device]) -> None:
+        with pytest.raises(
+            DeviceUnavailable, match=r"was given (cpu-0@host|no device)\. Nothing was trained on the CPU"
+        ):
+            verify_devices("cuda", devices)
+
+    @pytest.mark.parametrize("devices", [[CARD], [simulated("GPU-9")]])
+    def test_cards_real_or_simulated_are_right_for_it(self, devices: list[Device]) -> None:
+        verify_devices("cuda", devices)
+
+    def test_job_for_the_cpu_has_a_slot(self) -> None:
+        verify_devices("cpu", [CPU])
 
 
 class Stage:
@@ -121,6 +137,19 @@ class TestAttempt:
         done = Done(metrics={"val_accuracy": 0.5}, samples_per_s=10.0)
 
         assert stage.run(lambda _job, _backend, _context: done) == done
+
+    def test_log_says_what_it_computes_on(self, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+        stage.run(train_nothing)
+
+        assert capsys.readouterr().out == "fake 1.0 computes on the CPU in place of the simulated GPU-9, 1 thread.\n"
+
+    def test_log_ends_with_why_it_failed(self, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+        def train(_job: Assignment, _backend: Backend, _context: Context) -> Done:
+            raise Diverged("The loss is NaN at step 3.")
+
+        stage.run(train)
+
+        assert capsys.readouterr().out.endswith("Failed: The loss is NaN at step 3.\n")
 
     def test_training_hears_a_stop(self, stage: Stage) -> None:
         stage.send(Stop(reason="cancel"))

@@ -1,7 +1,8 @@
 """A table's columns made ready for training: divided, scaled, encoded, with all that `predict` needs to do the same."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -9,12 +10,14 @@ from numpy.typing import DTypeLike, NDArray
 from app.spec import EffectiveSpec
 from app.tables import Columns
 from workers.data.arrays import Arrays
-from workers.data.labels import Vocabulary
+from workers.data.labels import Label, Vocabulary
 from workers.data.metrics import Yardstick
 from workers.data.split import PART_NAMES, Division, PartName, divide
 from workers.data.standardise import Scaling
 
 __all__ = ["Arrays", "Dataset", "prepare"]
+
+_SHOWN_CLASSES: Final = 5
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,24 @@ def _arrays(
 def _rare(
     vocabulary: Vocabulary, classes: NDArray[np.int64], division: Division, spec: EffectiveSpec
 ) -> Iterator[tuple[str, str]]:
-    """Name the classes that a split cannot share out: one row only, or none in the training part."""
+    """Name the classes that a split cannot share out: one row only, or none in the training part; one notice a kind."""
     counts = np.bincount(classes, minlength=len(vocabulary.labels))
     trained = np.bincount(classes[division.train], minlength=len(vocabulary.labels))
-    for label, count, seen in zip(vocabulary.labels, counts, trained, strict=True):
-        whose = f"Class '{label}' of '{spec.data.target}' has {count} row{'' if count == 1 else 's'}"
-        if seen == 0:
-            advice = "Use data.split.method 'stratified'."
-            yield "class_not_trained", f"{whose}, none of them for training: the model cannot learn it. {advice}"
-        elif count == 1:
-            yield "rare_class", f"{whose}. It is used for training, so how well this class is known is not measured."
+    absent = [vocabulary.labels[place] for place in np.flatnonzero(trained == 0)]
+    single = [vocabulary.labels[place] for place in np.flatnonzero((counts == 1) & (trained == 1))]
+    if absent:
+        rows = int(counts[trained == 0].sum())
+        whose = _classes(absent, spec.data.target, f"{rows} row{'' if rows == 1 else 's'}, none of them for training")
+        yield "class_not_trained", f"{whose}: the model cannot learn it. Use data.split.method 'stratified'."
+    if single:
+        whose = _classes(single, spec.data.target, "1 row" if len(single) == 1 else "1 row each")
+        yield "rare_class", f"{whose}. It is used for training, so how well such a class is known is not measured."
+
+
+def _classes(labels: Sequence[Label], target: str, have: str) -> str:
+    """Write `Class 'a' of 'target' has …`, or the first of several classes and how many more there are."""
+    if len(labels) == 1:
+        return f"Class '{labels[0]}' of '{target}' has {have}"
+    shown = ", ".join(f"'{label}'" for label in labels[:_SHOWN_CLASSES])
+    more = f" and {len(labels) - _SHOWN_CLASSES} more" if len(labels) > _SHOWN_CLASSES else ""
+    return f"Classes {shown}{more} of '{target}' have {have}"

@@ -61,8 +61,8 @@ def divide(count: int, classes: NDArray[np.int64] | None, split: EffectiveSplit)
     if split.method == "random" or classes is None:
         test, validation, train = np.split(order, [sizes.test, sizes.test + sizes.validation])
         return Division(np.sort(train), np.sort(validation), np.sort(test))
-    members = [order[classes[order] == label] for label in range(int(classes.max()) + 1)]
-    left = np.array([len(rows) for rows in members])
+    left = np.bincount(classes)
+    members = np.split(order[np.argsort(classes[order], kind="stable")], np.cumsum(left)[:-1])
     of_test = _shares(left, sizes.test, left - 1)
     of_validation = _shares(left, sizes.validation, left - 1 - of_test)
     cuts = np.stack([of_test, of_test + of_validation], axis=1)

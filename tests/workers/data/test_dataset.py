@@ -113,6 +113,15 @@ class TestNotices:
         assert [code for code, _ in data.notices] == ["class_not_trained"]
         assert "Class 'b' of 'target' has 2 rows, none of them for training" in data.notices[0][1]
 
+    def test_many_rare_classes_are_one_notice(self) -> None:
+        data = prepare(columns(["z"] * 31 + [f"name {number}" for number in range(9)]), CLASSES)
+
+        ((code, message),) = data.notices
+        assert code == "rare_class"
+        assert message.startswith(
+            "Classes 'name 0', 'name 1', 'name 2', 'name 3', 'name 4' and 4 more of 'target' have 1 row each."
+        )
+
     @pytest.mark.parametrize("y", [["a", "b"] * 20, [1.0, 2.0] * 20])
     def test_nothing_to_say_otherwise(self, y: list[Any]) -> None:
         spec = CLASSES if isinstance(y[0], str) else REGRESSION

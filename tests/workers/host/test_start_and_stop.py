@@ -11,6 +11,7 @@ import pytest
 
 from app.jobs.models import Attempt
 from app.jobs.states import JobState
+from app.settings import InvalidSettings
 from tests.workers.eventually import eventually
 from tests.workers.host.bench import HostBench
 from tests.workers.supervisor.bench import started
@@ -95,6 +96,20 @@ class TestRestart:
             bench.make("start-1").attend()
             assert process.wait(20) == -signal.SIGKILL
         assert bench.scene.state() is JobState.QUEUED
+
+    def test_lock_files_of_jobs_that_are_over_are_removed_and_those_that_are_held_are_not(
+        self, bench: HostBench
+    ) -> None:
+        locks = bench.equipment.lock_dir
+        locks.mkdir(parents=True)
+        for name in ("job-old.lock", "job-held.lock", "dev-host-a-0.lock"):
+            (locks / name).touch()
+        held, _ = take_all([str(locks / "job-held.lock")])
+        try:
+            bench.make().attend()
+        finally:
+            close_all(held)
+        assert sorted(path.name for path in locks.iterdir()) == ["dev-host-a-0.lock", "job-held.lock"]
 
     def test_a_placement_that_nobody_claimed_is_simply_claimed(self, bench: HostBench) -> None:
         bench.make("start-0").attend()
@@ -214,6 +229,11 @@ class TestHostLock:
                 process.kill()
         lock.acquire()
         lock.release()
+
+    def test_a_directory_that_cannot_be_used_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(InvalidSettings, match=rf"TRAINSHED_RUN_DIR.*{tmp_path}/file/run.*user {os.geteuid()}"):
+            HostLock(tmp_path / "file" / "run").acquire()
 
     def test_the_run_directory_is_for_its_owner_alone(self, tmp_path: Path) -> None:
         lock = HostLock(tmp_path / "deep" / "run")

@@ -72,6 +72,10 @@ class Attempt:
         facts: dict[str, Any] = json.loads(line)
         return facts
 
+    def written(self, text: bytes) -> None:
+        """Wait until the output holds this text."""
+        self._pump(lambda: text in self.output)
+
     def started(self) -> StartedEvent:
         self._pump(lambda: any(isinstance(event, StartedEvent) for event in self.events))
         return next(event for event in self.events if isinstance(event, StartedEvent))

@@ -66,6 +66,9 @@ class TestTrainerEnvironment:
             "LD_LIBRARY_PATH",
         }
 
+    def test_text_is_utf8_whatever_the_language(self) -> None:
+        assert trainer_environment([], 1, Path("/w"), {"LANG": "en_US.ISO-8859-1"})["PYTHONUTF8"] == "1"
+
     def test_home_is_the_work_directory(self) -> None:
         assert trainer_environment([], 1, Path("/w"), BASE)["HOME"] == "/w"
 

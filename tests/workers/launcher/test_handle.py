@@ -1,6 +1,10 @@
 """The worker's handle: what it needs, what it gives back, and from which thread."""
 
+import contextlib
+import os
+import resource
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +12,7 @@ import pytest
 from tests.workers.launcher.attempt import Attempt
 from tests.workers.launcher.conftest import RequestFor, Start
 from workers.launch import ColdLauncher, LauncherGone, LaunchFailed
+from workers.locks import close_all
 from workers.protocol import Stop
 
 
@@ -37,6 +42,39 @@ class TestInterpreter:
 
         assert isinstance(attempt.last(), LauncherGone)
         assert attempt.all_output() == b"this environment is broken\n"
+
+
+class TestDescriptorsRunOut:
+    @pytest.fixture
+    def leave(self) -> Iterator[Callable[[int], None]]:
+        """Use up all descriptors of this process but so many; all is as it was at the end."""
+        used: list[int] = []
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+        def begin(room: int) -> None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+            with contextlib.suppress(OSError):
+                while True:
+                    used.append(os.dup(0))
+            for _ in range(room):
+                os.close(used.pop())
+
+        yield begin
+        close_all(used)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    @pytest.mark.parametrize("room", range(8))  # two pairs of sockets, a pipe, a memory file, a pipe of Popen
+    def test_launch_that_fails_half_way_keeps_none(
+        self, request_for: RequestFor, leave: Callable[[int], None], room: int
+    ) -> None:
+        request = request_for("run")
+        leave(room)
+        with pytest.raises((OSError, LaunchFailed)):
+            ColdLauncher().start(request)
+        taken = [os.dup(0) for _ in range(room)]
+        close_all(taken)
+
+        assert len(taken) == room
 
 
 class TestGivesBack:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.workers.launcher.attempt import ROOT
 from workers.locks import take
-from workers.processes import LAUNCH_TAG
+from workers.processes import LAUNCH_TAG, kill_launch, launch_of
 from workers.sweep import holders, sweep
 
 Hold = Callable[..., "subprocess.Popen[bytes]"]
@@ -95,3 +95,19 @@ class TestSweep:
 
     def test_nothing_to_sweep_is_no_error(self, tmp_path: Path) -> None:
         assert sweep(tmp_path / "missing", ["a.lock"]) == []
+
+
+class TestForeignEnvironment:
+    def test_tag_that_is_no_text_is_only_another_tag(self) -> None:
+        # Any process of the host may have such a variable; it must not keep the worker from sweeping.
+        tag = {os.fsencode(LAUNCH_TAG): b"\xff\xfe"}
+        with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=tag) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"up\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"up\n"
+
+            assert launch_of(process.pid) == "\ufffd\ufffd"
+            assert kill_launch("0" * 32) == []
+            process.stdin.close()

@@ -46,12 +46,13 @@ def train(tmp_path: Path) -> Iterator[Train]:
     with ExitStack() as stack:
 
         def begin(
-            framework: str, device: Device = SIMULATED, epochs: int = 2, blocked: tuple[str, ...] = ()
+            framework: str, device: Device = SIMULATED, epochs: int = 2, blocked: tuple[str, ...] = (), code: str = ""
         ) -> Attempt:
             stubs = tmp_path / "stubs"
             for name in (*SERVER, *OTHER[framework], *blocked):
                 (stubs / name).mkdir(parents=True)
-                (stubs / name / "__init__.py").write_text(f"raise ImportError('{name} must not be imported here')\n")
+                refuse = f"raise ImportError('{name} must not be imported here')\n"
+                (stubs / name / "__init__.py").write_text(code if code and name in blocked else refuse)
             job = assignment(tmp_path / "work", [device])
             job = job.model_copy(
                 update={"spec": spec(framework, epochs), "table": job.table.model_copy(update={"builtin": "iris"})}
@@ -128,6 +129,17 @@ class TestTraining:
         assert said[0]["cause"] == "device_unavailable"
         assert attempt.ended().code == 1
 
+    def test_log_tells_the_training(self, train: Train, framework: str) -> None:
+        attempt = train(framework)
+        until(attempt, "done", "failed")
+        log = attempt.all_output().decode()
+
+        assert f"{framework} " in log
+        assert "computes on the CPU in place of the simulated Simulated, 1 thread." in log
+        assert "Data: iris, 4 features" in log
+        assert "epoch 2/2: loss " in log
+        assert "files: model.safetensors, model.json, split.safetensors." in log
+
     def test_stop_message_ends_it_at_a_safe_point(self, train: Train, framework: str) -> None:
         attempt = train(framework, epochs=LONG)
         until(attempt, "report", "failed")
@@ -145,6 +157,18 @@ class TestTraining:
 
         assert done["stopped"] == "stop"
         assert attempt.ended().code == 0
+
+
+class TestStopWhileTheFrameworkIsImported:
+    def test_term_ends_it_at_once(self, train: Train) -> None:
+        # Nothing is lost, and an import takes longer than people like to wait for a cancel.
+        attempt = train(
+            "torch", blocked=("torch",), code="import signal\nprint('imports', flush=True)\nsignal.pause()\n"
+        )
+        attempt.written(b"imports")
+        attempt.run.stop(signal.SIGTERM)
+
+        assert attempt.ended().signal == signal.SIGTERM
 
 
 class TestInterpreterWithoutTheFramework:

@@ -57,6 +57,9 @@ class TestSuccess:
         ending = ending_of(replace(GOOD, **missing))  # type: ignore[arg-type] # any field
         assert (ending.succeeded, ending.cause) == (False, cause)
 
+    def test_one_that_was_killed_only_because_it_did_not_leave_counts(self) -> None:
+        assert ending_of(replace(GOOD, end=by_signal(signal.SIGKILL), lingered=True)).succeeded
+
     @pytest.mark.parametrize("reason", [r for r in StopReason if r is not StopReason.FENCED])
     def test_a_stop_that_came_too_late_does_not_undo_it(self, reason: StopReason) -> None:
         assert ending_of(replace(GOOD, stop=reason)).succeeded
@@ -103,6 +106,10 @@ class TestUnexplained:
 
     def test_a_deadline_is_no_kill_from_outside(self) -> None:
         assert ending_of(Watched(end=by_signal(9, deadline=True))).cause is Cause.WORKER_LOST
+
+    def test_a_launcher_that_could_not_start_says_why(self) -> None:
+        detail = ending_of(Watched(end=LauncherGone(), tail="No module named 'workers'")).detail
+        assert "No module named 'workers'" in str(detail)
 
     def test_the_last_output_explains(self) -> None:
         detail = ending_of(Watched(end=by_code(1), tail="ImportError: torch")).detail

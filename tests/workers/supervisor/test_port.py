@@ -101,17 +101,23 @@ def port(request: pytest.FixtureRequest, request_: LaunchRequest) -> Iterator[Po
         yield made
 
 
-def events_of(run: Running) -> list[Event]:
-    """All events to the last one."""
+def events_of(run: Running, *, last: bool = True) -> list[Event]:
+    """All events to the last one, or to the first."""
     events: list[Event] = []
     poll = select.poll()
     poll.register(run.control, select.POLLIN)
     give_up = time.monotonic() + LIMIT_S
-    while not events or isinstance(events[-1], StartedEvent):
+    while not events or (last and isinstance(events[-1], StartedEvent)):
         assert time.monotonic() < give_up, events
         poll.poll(1000)
         events += run.events()
     return events
+
+
+def up(run: Running) -> Running:
+    """A run whose launcher has its locks."""
+    assert isinstance(events_of(run, last=False)[0], StartedEvent)
+    return run
 
 
 class TestPort:
@@ -122,14 +128,14 @@ class TestPort:
         assert (last.code, last.signal, last.survivors, last.deadline) == (3, None, False, False)
 
     def test_a_signal_is_told_as_one(self, port: Port) -> None:
-        run = port.runs()
+        run = up(port.runs())
         run.stop(signal.SIGKILL)
         last = events_of(run)[-1]
         assert isinstance(last, Ended)
         assert (last.code, last.signal) == (None, signal.SIGKILL)
 
     def test_a_held_lock_is_told_and_nothing_is_started(self, port: Port) -> None:
-        port.runs()
+        up(port.runs())
         (only,) = events_of(port.runs())
         assert isinstance(only, Busy)
         assert only.lock.endswith("job-job_1.lock")
@@ -144,12 +150,12 @@ class TestPort:
         assert only.deadline
 
     def test_a_killed_launcher_is_told_as_gone(self, port: Port) -> None:
-        run = port.runs()
+        run = up(port.runs())
         port.vanishes(run)
         assert isinstance(events_of(run)[-1], LauncherGone)
 
     def test_close_frees_the_locks_of_a_run(self, port: Port) -> None:
-        port.runs().close()
+        up(port.runs()).close()
         assert isinstance(events_of(port.exits_with(0))[-1], Ended)
 
     def test_close_twice_and_orders_after_the_end_are_harmless(self, port: Port) -> None:

@@ -1,6 +1,7 @@
 """Stopping a run: message, TERM, KILL, each at its time; and what the stop makes of the job."""
 
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,7 @@ from workers.supervisor import Supervisor
 def stubborn(bench: Bench, clock: FakeClock) -> Bench:
     """A bench whose trainers ignore TERM."""
     bench.launcher = FakeLauncher(clock, ignores=frozenset({signal.SIGTERM}))
+    bench.equipment = replace(bench.equipment, launcher=bench.launcher)
     return bench
 
 
@@ -64,7 +66,7 @@ class TestCancel:
         assert bench.attempt().signal == signal.SIGTERM
 
     def test_one_that_ignores_term_is_killed_when_the_grace_is_over(self, stubborn: Bench) -> None:
-        supervisor, run = stubborn.run(launcher=stubborn.launcher, stop_grace_s=10.0)
+        supervisor, run = stubborn.run()
         stop(stubborn, supervisor, run)
         pass_time(stubborn, supervisor, 1)
         eventually(lambda: run.signals == [signal.SIGTERM])
@@ -152,7 +154,7 @@ class TestOtherReasons:
         bench.wait(supervisor)
 
     def test_a_fenced_run_is_killed_at_once_without_a_message(self, stubborn: Bench) -> None:
-        supervisor, run = stubborn.run(launcher=stubborn.launcher)
+        supervisor, run = stubborn.run()
         eventually(lambda: stubborn.state is JobState.RUNNING)
         supervisor.stop(StopReason.FENCED)
         stubborn.wait(supervisor)
