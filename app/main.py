@@ -23,9 +23,11 @@ from app.api.hosts import AllowedHosts
 from app.api.hub import Hub, Pace
 from app.api.limits import BodyLimits
 from app.api.openapi import openapi_of
+from app.api.schema_gate import SchemaGate
 from app.api.services import Limits, Rings, Services
 from app.api.submitter import Submitter
 from app.api.telemetry import HttpTimes, Telemetry
+from app.api.uploads import remove_abandoned
 from app.broker import CHANNEL_JOURNAL, Bell, Listener
 from app.clock import Clock, SystemClock
 from app.db import Database
@@ -62,7 +64,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=_lifespan(hub, settings.broker_url),
+        lifespan=_lifespan(services, settings.broker_url),
     )
     app.state.services = services
     app.state.submitter = Submitter(services)
@@ -75,6 +77,7 @@ def create_app(
     # The last one added is the outermost.
     app.add_middleware(BodyLimits, settings.max_body_bytes, settings.max_upload_bytes)
     app.add_middleware(Authentication, authenticator)
+    app.add_middleware(SchemaGate, database)
     app.add_middleware(AllowedHosts, settings.allowed_hosts)
     app.add_middleware(RequestContext)
     app.add_middleware(HttpTimes, telemetry)
@@ -172,10 +175,12 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-def _lifespan(hub: Hub, broker_url: str) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(services: Services, broker_url: str) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         current_default_thread_limiter().total_tokens = _THREADS
+        await run_sync(remove_abandoned, services.limits.upload_dir, services.clock.now())
+        hub = services.hub
         hub.start()
         listener: Listener | None = None
         if broker_url:

@@ -7,12 +7,12 @@ the writer's `begin` hook already takes. Several processes that start at once th
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import inspect, text
-from sqlalchemy.orm import Session
-
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+from sqlalchemy.orm import Session
+
 from app.db import Database, lock_key, unlimited
 
 _MIGRATION_LOCK: Final = 7_301_001

@@ -24,3 +24,7 @@ class FakeClock:
         self._now += timedelta(seconds=seconds)
         self._boot_ns += round(seconds * 1_000_000_000)
         return self._now
+
+    def set_wall(self, seconds: float) -> None:
+        """Set the wall clock forward or back, as somebody might; the boot clock does not follow."""
+        self._now += timedelta(seconds=seconds)

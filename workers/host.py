@@ -91,15 +91,18 @@ class Host:
         self._stopping = True
 
     def stop(self) -> None:
-        """Leave in good order: claim nothing, drain every attempt, write their ends, go offline. Harmless twice."""
+        """Leave in good order: claim nothing, go offline, drain every attempt, write their ends. Harmless twice.
+
+        Offline comes first: a device that a drained attempt frees must not be given to a job that nobody here claims.
+        """
         self.stop_claiming()
+        if self.worker_id is not None:
+            self._go_offline(self.worker_id)
         self._drain()
         self._leaving.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(LAST_WORDS_S)
-        if self.worker_id is not None:
-            self._go_offline(self.worker_id)
 
     def attend(self) -> None:
         """One beat: register if need be, renew, then carry out what the database answered.
@@ -112,9 +115,9 @@ class Host:
         asked = self._equipment.clock.boot_ns()
         database = self._equipment.database
         with database.write() as session:
-            beat = registry.heartbeat(
-                session, self.worker_id, self._facts.instance, database.now(session), self._rhythm.lease_s
-            )
+            now, lease_s = database.now(session), self._rhythm.lease_s
+            # Whether a lease may go on is judged here, by the boot clock: see `_pass_on`.
+            beat = registry.heartbeat(session, self.worker_id, self._facts.instance, now, lease_s, ended_too=True)
             attention = attempts.attention(session, self.worker_id)
         if not beat.current:
             self._deposed()
@@ -160,10 +163,15 @@ class Host:
         self._equipment.bell.ring(CHANNEL_WANTED)
 
     def _pass_on(self, renewed: set[Key], stops: dict[Key, StopRequest], until: int) -> None:
+        """Give each run its new deadline, unless its old one has passed: then it is dying, whatever the database says.
+
+        A lease row that is still there is this host's, also when the database's clock was set forward past its end.
+        """
         with self._changed:
             running = dict(self._attempts)
+        now = self._equipment.clock.boot_ns()
         for key, supervisor in running.items():
-            if key in renewed:
+            if key in renewed and now < supervisor.until_boot_ns:
                 supervisor.extend(until)
             elif supervisor.holds_devices:
                 supervisor.stop(StopReason.FENCED)

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from app.db import Database
+from app.db import Database, DatabaseDown
 from app.errors import Cause
 from app.jobs.attempts import OpenAttempt, open_attempts
 from app.jobs.endings import Ending, end_attempt
@@ -65,7 +65,17 @@ class Settler:
             strays = [
                 stray for stray in open_attempts(session, worker_id) if (stray.job_id, stray.attempt) not in running
             ]
-        return [stray.job_id for stray in strays if self._end(stray)]
+        return [stray.job_id for stray in strays if self._end_alone(stray)]
+
+    def _end_alone(self, stray: OpenAttempt) -> bool:
+        """One that cannot be ended must not keep the host from registering, nor the strays behind it open."""
+        try:
+            return self._end(stray)
+        except DatabaseDown:
+            raise
+        except Exception:
+            log.exception("stray_not_settled", job_id=stray.job_id, attempt=stray.attempt)
+            return False
 
     def _end(self, stray: OpenAttempt) -> bool:
         names = lock_names(stray.job_id, stray.devices)

@@ -108,6 +108,11 @@ class Supervisor:
         """False from the moment on at which no process is left; a lease that is missing then means nothing."""
         return self._holds_devices
 
+    @property
+    def until_boot_ns(self) -> int:
+        """The deadline of its run on the boot clock, as the last renewal gave it."""
+        return self._orders.until_boot_ns
+
     def start(self) -> None:
         self._thread.start()
 

@@ -39,10 +39,6 @@ class JournalEvent:
     text: str
 
 
-def open_head(session: Session, job_id: str) -> None:
-    session.execute(insert(JobHead).values(job_id=job_id, last_seq=0, attempt=0, closed=False))
-
-
 def append(
     session: Session,
     job_id: str,

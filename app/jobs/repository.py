@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.errors import NotFound
 from app.jobs.models import Attempt, AttemptNode, Job, JobTag
-from app.jobs.states import JobState
+from app.jobs.states import ACTIVE, JobState
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,13 @@ def _filtered(project_id: str, wanted: JobFilter, state: JobState | None) -> Sel
         tagged = select(JobTag.job_id).where(JobTag.key == key, JobTag.value == value)
         query = query.where(Job.id.in_(tagged))
     return query
+
+
+def active_ids(session: Session, project_id: str) -> frozenset[str]:
+    """The project's jobs that may hold devices now."""
+    active = [state.value for state in ACTIVE]
+    found = session.execute(select(Job.id).where(Job.project_id == project_id, Job.state.in_(active))).scalars()
+    return frozenset(found)
 
 
 def attempts_of(session: Session, job_id: str) -> list[tuple[Attempt, list[AttemptNode]]]:

@@ -168,6 +168,20 @@ class TestStops:
         eventually(lambda: run.signals == [signal.SIGKILL])
         eventually(lambda: bench.scene.state() is JobState.QUEUED)
 
+    @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+    def test_a_database_whose_clock_was_set_costs_no_run(self, bench: HostBench, jump_s: float) -> None:
+        """Every lease has ended by that clock; by the boot clock of the host, which judges here, none has."""
+        host = bench.make()
+        run = bench.place_and_run(host)
+        eventually(lambda: is_running(bench))
+        bench.clock.set_wall(jump_s)
+        host.attend()
+        with bench.database.read() as session:
+            lease = session.get_one(Lease, "host-a-0")
+        assert (lease.expires_at - bench.clock.now()).total_seconds() == 60
+        assert (run.signals, run.heard) == ([], [])
+        assert bench.scene.state() is JobState.RUNNING
+
     def test_another_instance_of_the_host_ends_all_runs_and_the_worker(self, bench: HostBench) -> None:
         host = bench.make()
         run = bench.place_and_run(host)

@@ -6,15 +6,19 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
+from app.jobs import endings
 from app.jobs.models import Attempt
 from app.jobs.states import JobState
 from app.settings import InvalidSettings
 from tests.workers.eventually import eventually
 from tests.workers.host.bench import HostBench
 from tests.workers.supervisor.bench import started
+from workers import settle
 from workers.host import QUARANTINED
 from workers.host_lock import HostLock, WorkerRunning
 from workers.locks import close_all, take_all
@@ -111,6 +115,27 @@ class TestRestart:
             close_all(held)
         assert sorted(path.name for path in locks.iterdir()) == ["dev-host-a-0.lock", "job-held.lock"]
 
+    def test_one_that_cannot_be_ended_holds_up_neither_the_host_nor_the_others(
+        self, bench: HostBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.crash(bench)
+        real = endings.end_attempt
+        broken = [bench.scene.job_id]
+
+        def end_attempt(session: Session, job_id: str, *rest: Any) -> JobState | None:
+            if job_id in broken:
+                raise RuntimeError("this one cannot be ended")
+            return real(session, job_id, *rest)
+
+        monkeypatch.setattr(settle, "end_attempt", end_attempt)
+        host = bench.make()
+        host.attend()
+        assert host.worker_id == bench.scene.worker_id
+        assert attempt_of(bench).ended_at is None
+        broken.clear()
+        host.attend()
+        assert attempt_of(bench).cause == "worker_lost"
+
     def test_a_placement_that_nobody_claimed_is_simply_claimed(self, bench: HostBench) -> None:
         bench.make("start-0").attend()
         bench.scene.place()
@@ -144,6 +169,20 @@ class TestStop:
         assert (job.state, job.failures, job.losses) == ("queued", 0, 0)
         assert attempt_of(bench).cause == "drained"
         assert bench.worker().state == "offline"
+
+    def test_nothing_new_is_placed_on_it_while_it_drains(self, bench: HostBench) -> None:
+        host = bench.make(devices=2)
+        run = bench.place_and_run(host)
+        eventually(lambda: bench.scene.state() is JobState.RUNNING)
+        stopping = threading.Thread(target=host.stop)
+        stopping.start()
+        eventually(lambda: bool(run.heard))
+        waiting = bench.scene.add_job()
+        assert bench.scene.place() == [], "the second device is free, and its host is leaving"
+        run.says(Done(metrics={}, stopped="stop"))
+        run.end(code=0)
+        stopping.join(20)
+        assert bench.scene.state(waiting) is JobState.QUEUED
 
     def test_beats_go_on_while_it_drains(self, bench: HostBench) -> None:
         host = bench.make(stop_grace_s=20.0)

@@ -1,0 +1,67 @@
+"""Reading a JSON body, and writing one: orjson both ways, because it refuses NaN, deep nesting and broken UTF-8."""
+
+import json
+from typing import Any, Final, TypeVar
+
+import orjson
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.responses import Response
+
+from app.api.errors import InvalidRequest, MalformedJson, RequestProblem
+from app.spec.problems import pointer
+
+Body = TypeVar("Body", bound=BaseModel)
+_NOT_JSON: Final = (
+    "NaN and infinities are not JSON numbers and are accepted nowhere; write a finite number, or leave the key out."
+)
+
+
+def decode(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """The JSON value of `raw`.
+
+    Raises:
+        MalformedJson: says where, and what is special about NaN.
+    """
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        if not raw.strip():
+            raise MalformedJson("The body is empty; send a JSON object.") from error
+        if _has_nonfinite(raw):
+            raise MalformedJson(_NOT_JSON) from error
+        where = f"at line {error.lineno}, column {error.colno}" if error.lineno else ""
+        raise MalformedJson(f"The body is not JSON: {error.msg} {where}".rstrip() + ".") from error
+
+
+def _has_nonfinite(raw: bytes) -> bool:
+    found: list[str] = []
+    try:
+        json.loads(raw, parse_constant=found.append)
+    except (ValueError, RecursionError):
+        return False
+    return bool(found)
+
+
+async def read_model(request: Request, model: type[Body]) -> Body:
+    """The body as `model`; every problem with its pointer.
+
+    Raises:
+        MalformedJson: the body is not JSON.
+        InvalidRequest: it is, but not of this shape.
+    """
+    content = decode(await request.body())
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise InvalidRequest(
+            [RequestProblem(pointer(item["loc"]), _sentence(item["msg"])) for item in error.errors(include_url=False)]
+        ) from error
+
+
+def _sentence(message: str) -> str:
+    return message if message.endswith(".") else message + "."
+
+
+def json_response(content: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(content), status_code=status, headers=headers, media_type="application/json")

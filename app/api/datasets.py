@@ -1,0 +1,171 @@
+"""Tables to train on: upload, list, read, delete."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import structlog
+from anyio.to_thread import run_sync
+from fastapi import Path as PathParameter
+from fastapi import Query, Request, Response
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from app.accounts.service import Principal
+from app.api.bodies import json_response
+from app.api.downloads import stored_file
+from app.api.errors import StorageUnavailable
+from app.api.openapi import problems
+from app.api.paging import DatasetPage, list_response
+from app.api.routing import api_router
+from app.api.services import PrincipalDep, Services, ServicesDep
+from app.api.uploads import received
+from app.api.views import BuiltinView, DatasetView, ListView, PreviewView
+from app.datasets.schemas import dataset_json, describe_builtin
+from app.datasets.service import Upload, add_csv, delete_dataset, get_dataset, list_datasets
+from app.errors import NotFound
+from app.ids import pattern
+from app.jobs.models import Job
+from app.jobs.states import FINAL
+from app.tables import BUILTIN, profile_csv, read_table
+from app.tables.records import CsvFile
+
+log = structlog.get_logger("trainshed.api")
+router = api_router(prefix="/v1/datasets", tag="Datasets")
+
+_ID_PATTERN: Final = f"({pattern('ds')})|(^({'|'.join(BUILTIN)})$)"
+AnyDataset = Annotated[
+    str, PathParameter(pattern=_ID_PATTERN, description="A data set's id, or the name of a built-in one.")
+]
+OwnDataset = Annotated[str, PathParameter(pattern=pattern("ds"), description="The data set's id.")]
+_PREVIEW_BLOCK: Final = 64 * 1024
+_FORM: Final = {
+    "type": "object",
+    "required": ["file"],
+    "properties": {
+        "file": {"type": "string", "format": "binary", "description": "A CSV file in UTF-8 with a header row."},
+        "name": {"type": "string", "maxLength": 255, "description": "What to call it; else the file's name."},
+    },
+}
+_BODY: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {"schema": _FORM},
+            "text/csv": {"schema": {"type": "string", "format": "binary"}, "example": "a,b,label\n1,2,yes\n3,4,no\n"},
+        },
+    }
+}
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Upload a table",
+    openapi_extra=_BODY,
+    responses={201: {"model": DatasetView}, **problems("malformed_upload", "invalid_data")},
+)
+async def create_dataset(
+    request: Request,
+    services: ServicesDep,
+    principal: PrincipalDep,
+    name: Annotated[str | None, Query(max_length=255, description="What to call it.")] = None,
+) -> Response:
+    """A CSV file, as a form with a part `file` or as the body itself (`text/csv`); checked while it is here.
+
+    It streams to disk. What is wrong with it is answered 422, with row and column.
+    """
+    async with received(request, services.limits.upload_dir, services.limits.max_upload_bytes) as upload:
+        table = await run_sync(profile_csv, upload.path, limiter=services.checkers)
+        checked = Upload(upload.path, name or upload.name, table)
+        content = await run_sync(_add, services, principal, checked)
+    return json_response(content, status=201, headers={"Location": f"/v1/datasets/{content['id']}"})
+
+
+def _add(services: Services, principal: Principal, upload: Upload) -> dict[str, Any]:
+    try:
+        dataset = add_csv(
+            services.database,
+            services.storage,
+            upload,
+            project_id=principal.project_id,
+            user=principal.user,
+            now=services.clock.now(),
+        )
+    except OSError as error:
+        log.exception("storage failed")
+        raise StorageUnavailable from error
+    return dataset_json(dataset)
+
+
+@router.get("", summary="List uploaded tables", responses={200: {"model": ListView[DatasetView]}})
+def list_all_datasets(request: Request, services: ServicesDep, principal: PrincipalDep, page: DatasetPage) -> Response:
+    """The project's tables, each with its columns and their statistics. Built-in ones are not among them."""
+    with services.database.read() as session:
+        rows = list_datasets(
+            session, principal.project_id, after=page.after, limit=page.fetch, descending=page.descending
+        )
+    return list_response(request, rows, page.limit, dataset_json, lambda row: row.id)
+
+
+@router.get("/{dataset_id}", summary="Read about a table", responses={200: {"model": DatasetView | BuiltinView}})
+def read_dataset(dataset_id: AnyDataset, services: ServicesDep, principal: PrincipalDep) -> Response:
+    """Rows, columns, statistics, and what of it may become a problem in training."""
+    if dataset_id in BUILTIN:
+        return json_response(describe_builtin(dataset_id))
+    with services.database.read() as session:
+        return json_response(dataset_json(get_dataset(session, principal.project_id, dataset_id)))
+
+
+@router.get("/{dataset_id}/preview", summary="Read a table's first rows", responses={200: {"model": PreviewView}})
+def preview_dataset(
+    dataset_id: AnyDataset,
+    services: ServicesDep,
+    principal: PrincipalDep,
+    rows: Annotated[int, Query(ge=1, le=100, description="How many at most.")] = 20,
+) -> Response:
+    """The first rows: cells of a file as the text that stands there, of a built-in table as numbers."""
+    if dataset_id in BUILTIN:
+        table = read_table(None, dataset_id)
+        names, columns = list(table.columns), [values[:rows].tolist() for values in table.columns.values()]
+    else:
+        names, columns = _first_rows(_file_of(services, principal, dataset_id), rows)
+    content = {"object": "preview", "columns": names, "rows": [list(row) for row in zip(*columns, strict=True)]}
+    return json_response(content)
+
+
+def _file_of(services: Services, principal: Principal, dataset_id: str) -> Path:
+    with services.database.read() as session:
+        key = get_dataset(session, principal.project_id, dataset_id).storage_key
+    return stored_file(services.storage, key, NotFound("file of data set", dataset_id))
+
+
+def _first_rows(path: Path, rows: int) -> tuple[list[str], list[list[Any]]]:
+    file = CsvFile(path, block_bytes=_PREVIEW_BLOCK)
+    columns: list[list[Any]] = [[] for _ in file.names]
+    for block in islice(file.blocks(), rows):
+        for column, cells in zip(columns, block.cells, strict=True):
+            column.extend(cells.head(rows - len(column)).to_list())
+        if len(columns[0]) >= rows:
+            break
+    return file.names, columns
+
+
+@router.delete("/{dataset_id}", status_code=204, summary="Delete a table", responses=problems("conflict"))
+def remove_dataset(dataset_id: OwnDataset, services: ServicesDep, principal: PrincipalDep) -> Response:
+    """Gone for good, unless a job that is not over needs it."""
+    delete_dataset(services.database, services.storage, principal.project_id, dataset_id, holders=_holders)
+    services.schemas.clear()
+    return Response(status_code=204)
+
+
+def _holders(session: Session, dataset_id: str) -> list[str]:
+    """The jobs that need it still; those that are over let go of it."""
+    over = [state.value for state in FINAL]
+    session.execute(
+        update(Job)
+        .where(Job.dataset_id == dataset_id, Job.state.in_(over))
+        .values(dataset_id=None)
+        .execution_options(synchronize_session=False)
+    )
+    return list(session.scalars(select(Job.id).where(Job.dataset_id == dataset_id).order_by(Job.id)))

@@ -1,0 +1,50 @@
+"""Parameters that several routes take, and the filters of the list of jobs."""
+
+from typing import Annotated
+
+from fastapi import Depends, Header, Path, Query
+from pydantic import AwareDatetime
+
+from app.api.errors import InvalidRequest, RequestProblem
+from app.ids import pattern
+from app.jobs.repository import JobFilter
+from app.jobs.states import JobState
+
+JobId = Annotated[str, Path(pattern=pattern("job"), description="The job's id.")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        pattern=r"^[\x21-\x7e]{1,255}$",
+        description="For example a UUID; at most 255 visible characters. The same key and body get the first answer.",
+    ),
+]
+
+
+def _filters(
+    state: Annotated[list[JobState] | None, Query(description="One or more states.")] = None,
+    framework: Annotated[str | None, Query(pattern="^(torch|tensorflow)$")] = None,
+    tag: Annotated[str | None, Query(description="`key:value`.", examples=["team:birds"])] = None,
+    created_after: Annotated[AwareDatetime | None, Query()] = None,
+    created_before: Annotated[AwareDatetime | None, Query()] = None,
+    q: Annotated[str | None, Query(max_length=120, description="A part of the name.")] = None,
+) -> JobFilter:
+    return JobFilter(
+        states=tuple(dict.fromkeys(state or ())),
+        framework=framework,
+        tag=_tag(tag),
+        created_after=created_after,
+        created_before=created_before,
+        q=q,
+    )
+
+
+def _tag(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    key, colon, value = text.partition(":")
+    if not colon or not key:
+        raise InvalidRequest([RequestProblem("/tag", "must be a key, a colon and a value.", "team:birds", "query")])
+    return key, value
+
+
+JobFilterDep = Annotated[JobFilter, Depends(_filters)]

@@ -1,0 +1,98 @@
+"""Limits on bodies, in front of routing: size (413, before the body is read to its end) and content type (415)."""
+
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.context import request_id_of
+from app.api.errors import BodyTooLarge, UnsupportedMediaType
+from app.api.problems import problem_response
+
+JSON = ("application/json",)
+TABLES = ("multipart/form-data", "text/csv")
+UPLOAD_PATH = "/v1/datasets"
+# Boundaries and part headers of a multipart body, on top of the file itself.
+_FRAMING_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class BodyRule:
+    limit: int
+    types: tuple[str, ...]
+
+
+class BodyLimits:
+    """Pure ASGI.
+
+    A body that announces its length is refused unread. One that does not (chunked) is counted; FastAPI turns an error
+    raised while it reads into a 400, so the overrun is remembered here and its answer replaced on the way out.
+    """
+
+    def __init__(self, app: ASGIApp, max_body_bytes: int, max_upload_bytes: int) -> None:
+        self.app = app
+        self._json = BodyRule(max_body_bytes, JSON)
+        self._upload = BodyRule(max_upload_bytes + _FRAMING_BYTES, TABLES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        rule = self._upload if (scope["method"], scope["path"]) == ("POST", UPLOAD_PATH) else self._json
+        headers = dict(scope["headers"])
+        length = _announced(headers.get(b"content-length"))
+        if length is not None and length > rule.limit:
+            raise BodyTooLarge(rule.limit)
+        if b"transfer-encoding" not in headers and not length:
+            await self.app(scope, receive, send)
+            return
+        _check_type(headers.get(b"content-type", b"").decode("latin-1"), rule)
+        if length is not None:
+            await self.app(scope, receive, send)
+            return
+        await _Counted(rule.limit, scope, receive, send).run(self.app)
+
+
+def _announced(header: bytes | None) -> int | None:
+    return int(header) if header is not None and header.isdigit() else None
+
+
+def _check_type(sent: str, rule: BodyRule) -> None:
+    if sent.partition(";")[0].strip().lower() not in rule.types:
+        raise UnsupportedMediaType(sent, rule.types)
+
+
+class _Counted:
+    """One request whose body has no announced length."""
+
+    def __init__(self, limit: int, scope: Scope, receive: Receive, send: Send) -> None:
+        self._limit = limit
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._seen = 0
+        self._started = False
+
+    @property
+    def _overrun(self) -> bool:
+        return self._seen > self._limit
+
+    async def run(self, app: ASGIApp) -> None:
+        await app(self._scope, self._count, self._replace)
+
+    async def _count(self) -> Message:
+        if self._overrun:
+            raise BodyTooLarge(self._limit)
+        message = await self._receive()
+        self._seen += len(message.get("body", b""))
+        if self._overrun:
+            raise BodyTooLarge(self._limit)
+        return message
+
+    async def _replace(self, message: Message) -> None:
+        if not self._overrun or self._started:
+            self._started = True
+            await self._send(message)
+            return
+        if message["type"] == "http.response.start":
+            answer = problem_response(BodyTooLarge(self._limit), request_id_of(self._scope))
+            await answer(self._scope, self._receive, self._send)

@@ -1,0 +1,209 @@
+"""From the bytes of a posted spec to a job: everything that is checked before a row is written."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+
+from app.accounts.service import Principal
+from app.api.bodies import decode
+from app.api.errors import MalformedJson
+from app.api.services import Services
+from app.datasets.service import source_schema
+from app.fleet.repository import HostView
+from app.jobs.repository import JobRow, get_job
+from app.jobs.schemas import job_json
+from app.jobs.states import JobState
+from app.jobs.submit import Submission, find_replay
+from app.scheduling.admission import InsufficientDevices, check_possible, resolve_device_type
+from app.scheduling.plan import WaitingJob
+from app.spec import EffectiveSpec, InvalidSpec, JobSpec, TableSchema, parse_spec, resolve
+
+# What a job is when it has just been accepted; a replayed answer shows it so again, whatever happened since.
+_AT_FIRST: Final[dict[str, Any]] = {
+    "state": JobState.QUEUED.value,
+    "phase": None,
+    "stop_requested": None,
+    "cause": None,
+    "cause_detail": None,
+    "progress": None,
+    "last_metrics": None,
+    "best_metrics": None,
+    "attempt": 0,
+    "failures": 0,
+    "losses": 0,
+    "run_s": 0.0,
+    "started_at": None,
+    "finished_at": None,
+}
+_MAX_SCHEMAS: Final = 256
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A spec that can be accepted, with all that was found out on the way."""
+
+    effective: EffectiveSpec
+    warnings: list[str]
+    dataset_id: str | None
+    table: TableSchema
+    hosts: list[HostView]
+    waiting: WaitingJob
+
+
+@dataclass(frozen=True)
+class Order:
+    """A request to create a job, as it came in."""
+
+    principal: Principal
+    raw: bytes
+    key: str | None
+
+
+@dataclass(frozen=True)
+class Created:
+    """The answer to a submit: the job as it was accepted."""
+
+    job_id: str
+    body: bytes
+    replayed: bool
+
+
+def check(services: Services, principal: Principal, content: object) -> Checked:
+    """Check a decoded spec against its data and the fleet.
+
+    Raises:
+        InvalidSpec: every problem, with pointers into `content`.
+        InsufficientDevices: no host could ever run it.
+    """
+    spec = parse_spec(content)
+    try:
+        dataset_id, table = _schema(services, principal, spec)
+        try:
+            return _against_fleet(services, spec, dataset_id, table)
+        except InsufficientDevices:
+            # The fleet that was seen may be a second old; a host that has just come must not cost a refusal.
+            services.hosts.forget()
+            return _against_fleet(services, spec, dataset_id, table)
+    except InvalidSpec as error:
+        raise error.within(content) from None
+
+
+def _against_fleet(services: Services, spec: JobSpec, dataset_id: str | None, table: TableSchema) -> Checked:
+    hosts = services.hosts.get()
+    choice = resolve_device_type(spec.device_type, hosts)
+    effective = resolve(spec, table, choice.device_type)
+    waiting = _waiting(services, effective)
+    check_possible(waiting, hosts)
+    return Checked(effective, choice.warnings, dataset_id, table, hosts, waiting)
+
+
+def prepare(services: Services, order: Order) -> Submission | Created:
+    """The checked job, ready to be written; or at once what the same Idempotency-Key was answered first.
+
+    Raises:
+        MalformedJson, InvalidSpec, InsufficientDevices, IdempotencyMismatch: it cannot be accepted.
+    """
+    content = decode(order.raw)
+    idempotency = None if order.key is None else (order.key, digest_of(content))
+    # Looked for before anything is checked: a repeat must get its answer also when the data or the fleet is gone.
+    earlier = find_earlier(services, order.principal, idempotency)
+    if earlier is not None:
+        return replay(services, order.principal, earlier)
+    return _submission(services, order, check(services, order.principal, content), idempotency)
+
+
+def digest_of(content: object) -> str:
+    """What makes two bodies the same: the JSON value, not its spaces or the order of its keys."""
+    try:
+        canonical = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError as error:  # it reads 1024 levels and writes 254; no spec has ten
+        raise MalformedJson("The body is nested too deeply for a spec.") from error
+    return sha256(b"POST /v1/jobs\n" + canonical).hexdigest()
+
+
+def find_earlier(services: Services, principal: Principal, idempotency: tuple[str, str] | None) -> str | None:
+    """The job that the same key made before, if any."""
+    if idempotency is None:
+        return None
+    with services.database.read() as session:
+        return find_replay(session, principal.key_id, idempotency)
+
+
+def _submission(services: Services, order: Order, checked: Checked, idempotency: tuple[str, str] | None) -> Submission:
+    return Submission(
+        project_id=order.principal.project_id,
+        owner=order.principal.user,
+        key_id=order.principal.key_id,
+        raw=order.raw,
+        effective=checked.effective,
+        effective_json=checked.effective.model_dump_json(),
+        warnings=checked.warnings,
+        dataset_id=checked.dataset_id,
+        idempotency=idempotency,
+        now=services.clock.now(),
+        max_queued=services.limits.max_queued_jobs,
+    )
+
+
+def created(job_id: str, submission: Submission) -> Created:
+    """The answer for a job that has just been written, without reading it back."""
+    spec = submission.effective
+    row = JobRow(
+        {
+            **_AT_FIRST,
+            "id": job_id,
+            "name": spec.name or "",
+            "tags": orjson.dumps(spec.tags).decode(),
+            "framework": spec.framework,
+            "spec": submission.raw.decode(),
+            "effective_spec": submission.effective_json,
+            "warnings": orjson.dumps(submission.warnings).decode(),
+            "device_count": spec.device_count,
+            "device_type": spec.device_type,
+            "priority": spec.priority,
+            "owner": submission.owner,
+            "dataset_id": submission.dataset_id,
+            "not_before": spec.not_before,
+            "created_at": submission.now,
+            "queued_at": submission.now,
+        }
+    )
+    return Created(job_id, orjson.dumps(job_json(row)), replayed=False)
+
+
+def replay(services: Services, principal: Principal, job_id: str) -> Created:
+    """The first answer again."""
+    with services.database.read() as session:
+        now = get_job(session, principal.project_id, job_id)
+    row = JobRow({**now.values, **_AT_FIRST, "queued_at": now.created_at})
+    return Created(job_id, orjson.dumps(job_json(row)), replayed=True)
+
+
+def _schema(services: Services, principal: Principal, spec: JobSpec) -> tuple[str | None, TableSchema]:
+    """The table's schema, kept: data sets never change, and one that was deleted fails at the insert."""
+    key = (principal.project_id, spec.data.source)
+    known = services.schemas.get(key)
+    if known is not None:
+        return known
+    with services.database.read() as session:
+        found = source_schema(session, principal.project_id, spec.data.source)
+    if len(services.schemas) >= _MAX_SCHEMAS:
+        services.schemas.clear()
+    services.schemas[key] = found
+    return found
+
+
+def _waiting(services: Services, spec: EffectiveSpec) -> WaitingJob:
+    return WaitingJob(
+        id="",
+        framework=spec.framework,
+        device_type=spec.device_type,
+        device_count=spec.device_count,
+        priority=spec.priority,
+        queued_at=services.clock.now(),
+        not_before=spec.not_before,
+        min_device_memory_bytes=spec.min_device_memory_bytes,
+        device_name=spec.device_name,
+    )

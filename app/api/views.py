@@ -1,0 +1,347 @@
+"""The shapes of answers, for OpenAPI and for the tests that hold the answers to it; hot paths never build them."""
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic_core import PydanticCustomError
+
+from app.jobs.states import JobState, StopRequest
+from app.spec import EffectiveSpec, LayerShape, TableSchema
+
+Item = TypeVar("Item")
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str | datetime):
+        raise PydanticCustomError("timestamp", "must be a time with its zone, for example 2030-01-31T00:00:00Z")
+    return value
+
+
+Moment = Annotated[
+    Annotated[AwareDatetime, Strict(strict=False)], BeforeValidator(_text, json_schema_input_type=AwareDatetime)
+]
+Number = float | Literal["NaN", "Infinity", "-Infinity"]
+Framework = Literal["torch", "tensorflow"]
+
+
+class View(BaseModel):
+    """An answer; a member that is not listed here is a fault."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ListView(View, Generic[Item]):
+    """A page of a list: `next_after` is the cursor of the next one."""
+
+    object: Literal["list"]
+    data: list[Item]
+    has_more: bool
+    next_after: str | None
+
+
+class FieldProblem(View):
+    """One problem: `pointer` (RFC 6901) says where, in the body unless `place` says query, path or header."""
+
+    pointer: str
+    message: str
+    suggestion: str | None = None
+    place: Literal["body", "query", "path", "header"] = "body"
+    row: int | None = Field(default=None, description="Of a table: its row; the header is row 1.")
+    column: str | None = Field(default=None, description="Of a table: its column.")
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457). `code` is stable; further members belong to single codes."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(description="Explains the code; a reference to this server.")
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+    errors: list[FieldProblem] = []
+
+
+class Progress(BaseModel):
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    fraction: float
+    eta_s: float | None = None
+    samples_per_s: float | None = None
+
+
+class JobMetrics(View):
+    last: dict[str, Any] | None
+    best: dict[str, Any] | None
+
+
+class WaitingView(View):
+    """Why a queued job waits; `position` 1 is next."""
+
+    code: str
+    message: str
+    position: int
+
+
+class LeasedDevice(BaseModel):
+    id: str
+    kind: str
+    name: str
+    pci_bus_id: str | None
+    memory_bytes: int | None
+    simulated: bool
+
+
+class AttemptWorker(View):
+    worker_id: str
+    pid: int | None
+    pgid: int | None
+    devices: list[LeasedDevice]
+
+
+class AttemptView(View):
+    """One try of a job: where it ran, on what, and how it ended."""
+
+    object: Literal["attempt"]
+    number: int
+    workers: list[AttemptWorker]
+    devices: list[LeasedDevice]
+    device_kind: str | None
+    simulated: bool | None
+    framework_version: str | None
+    threads: int | None
+    environment: dict[str, str] | None
+    placed_at: datetime
+    claimed_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    cause: str | None
+    message: str | None
+    detail: str | None
+    exit_code: int | None
+    signal: int | None
+    max_rss_bytes: int | None
+    resumed_from_step: int | None
+
+
+class JobView(View):
+    """A job. `spec` is the body as it was sent, `effective_spec` the same with everything filled in."""
+
+    id: str
+    object: Literal["job"]
+    name: str
+    tags: dict[str, str]
+    framework: Framework
+    state: JobState
+    phase: str | None
+    stop_requested: StopRequest | None
+    cause: str | None
+    message: str | None
+    spec: dict[str, Any]
+    effective_spec: EffectiveSpec
+    warnings: list[str]
+    device_count: int
+    device_type: Literal["cpu", "cuda"]
+    priority: int
+    progress: Progress | None
+    metrics: JobMetrics
+    attempt: int
+    failures: int
+    losses: int
+    owner: str
+    dataset_id: str | None
+    run_s: float
+    not_before: datetime | None
+    created_at: datetime
+    queued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class JobDetailView(JobView):
+    """A job with its attempts, and, while it is queued, the reason why it waits."""
+
+    attempts: list[AttemptView]
+    waiting: WaitingView | None = None
+
+
+class ValidationView(View):
+    """What a spec would become, and what would happen to it now."""
+
+    object: Literal["validation"]
+    effective_spec: EffectiveSpec
+    warnings: list[str]
+    layers: list[LayerShape]
+    parameter_count: int
+    train_rows: int
+    validation_rows: int
+    test_rows: int
+    steps_per_epoch: int
+    memory_bytes: int
+    now: WaitingView
+
+
+class EventView(BaseModel):
+    """One entry of a job's journal; further members belong to its kind."""
+
+    model_config = ConfigDict(extra="allow")
+
+    seq: int
+    at: datetime
+    attempt: int
+    kind: Literal["state", "metric", "log", "checkpoint", "telemetry", "notice"]
+
+
+class EventPage(View):
+    object: Literal["list"]
+    data: list[EventView]
+    has_more: bool
+    next_after: int | None
+
+
+class SeriesView(View):
+    """Points of one name, four arrays of one length; `total` counts the points before thinning."""
+
+    object: Literal["series"]
+    name: str
+    step: list[int]
+    epoch: list[int]
+    value: list[Number]
+    attempt: list[int]
+    total: int
+
+
+class ArtifactView(View):
+    object: Literal["artifact"]
+    name: str
+    job_id: str
+    attempt: int
+    kind: str
+    media_type: str
+    size_bytes: int
+    digest: str = Field(description="SHA-256 of the content, in hex.")
+    created_at: datetime
+
+
+class ColumnProblem(View):
+    column: str
+    message: str
+    suggestion: str | None
+
+
+class DatasetView(View):
+    id: str
+    object: Literal["dataset"]
+    name: str
+    format: str
+    state: str
+    rows: int
+    size_bytes: int
+    digest: str = Field(description="SHA-256 of the file as it was sent, in hex.")
+    table: TableSchema
+    problems: list[ColumnProblem] = Field(description="What a spec that uses these columns will meet.")
+    created_by: str
+    created_at: datetime
+
+
+class BuiltinView(View):
+    """A table that comes with the service; its `id` is what `data.source` takes."""
+
+    id: str
+    object: Literal["dataset"]
+    name: str
+    format: Literal["builtin"]
+    description: str
+    rows: int
+    default_target: str
+    default_task: Literal["classification", "regression"]
+    table: TableSchema
+
+
+class PreviewView(View):
+    object: Literal["preview"]
+    columns: list[str]
+    rows: list[list[Any]]
+
+
+class KeyView(View):
+    id: str
+    object: Literal["key"]
+    project: str
+    user: str
+    name: str
+    role: Literal["viewer", "user", "admin"]
+    hint: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewKeyView(KeyView):
+    secret: str = Field(description="The key itself. It is shown this once and stored nowhere.")
+
+
+class DeviceInfo(View):
+    id: str
+    object: Literal["device"]
+    worker_id: str
+    host_name: str
+    kind: str
+    name: str
+    position: int
+    memory_bytes: int | None
+    pci_bus_id: str | None
+    simulated: bool
+    health: str
+    reason: str | None
+    state: Literal["free", "busy", "unusable", "offline"]
+    threads: int
+    job_id: str | None = Field(description="Who holds it, if that is a job of your project.")
+    attempt: int | None
+
+
+class WorkerView(View):
+    id: str
+    object: Literal["worker"]
+    host_id: str
+    host_name: str
+    online: bool
+    cordoned: bool
+    reason: str | None
+    frameworks: list[str]
+    version: str
+    started_at: datetime | None
+    heartbeat_at: datetime | None
+    devices: list[str]
+
+
+class CheckView(View):
+    status: Literal["ok", "degraded", "down"]
+    message: str
+
+
+class HealthView(View):
+    status: Literal["ok", "degraded", "down"]
+    checks: dict[str, CheckView] = {}
+
+
+class KeyRequest(BaseModel):
+    """A new key. A project that does not exist yet is made."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    user: Annotated[str, Field(min_length=1, max_length=120, description="Whose key it is.", examples=["ada"])]
+    name: Annotated[str, Field(min_length=1, max_length=120, description="To tell keys apart.", examples=["laptop"])]
+    role: Annotated[
+        Literal["viewer", "user", "admin"],
+        Field(description="A viewer reads, a user also submits and cancels, an admin also manages keys and workers."),
+    ] = "user"
+    project: Annotated[str, Field(min_length=1, max_length=120, description="Default: your own project.")] | None = None
+    expires_at: (
+        Annotated[Moment, Field(description="RFC 3339. Default: never.", examples=["2030-01-31T00:00:00Z"])] | None
+    ) = None

@@ -1,0 +1,123 @@
+"""The command `demo`."""
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from app.cli.client import Client
+from app.cli.demo.outcome import Outcome, outcomes_table
+from app.cli.demo.plan import Trial, penguins_file, trials
+from app.cli.demo.stage import service
+from app.cli.edge import edge_of
+from app.cli.errors import NOT_SUCCEEDED, OK
+from app.cli.options import AsJson, Session
+
+commands = typer.Typer()
+
+_LOOK_S: Final = 0.3
+_NO_PENGUINS: Final = (
+    "The package palmerpenguins is not installed, so the demo leaves out the upload of a CSV file, and cannot pass. "
+    "Install it with: pip install palmerpenguins"
+)
+
+
+@commands.command("demo")
+def demo(
+    context: typer.Context,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's home with jobs and models.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start a service of its own, train real jobs on torch and TensorFlow, show the results, stop.
+
+    Exit code 0 only when every job succeeded and its test metric clears its bar.
+    """
+    edge = edge_of(context)
+    began = time.monotonic()
+    file = penguins_file()
+    if file is None:
+        edge.err.print(_NO_PENGUINS)
+    with service(edge.environ, keep=keep) as (connection, home):
+        ready_s = time.monotonic() - began
+        edge.err.print(f"A service is up at {connection.url} ({ready_s:.1f} s); API docs: {connection.url}/docs")
+        with Client(connection, edge.transport, edge.pause) as client:
+            outcomes = run_trials(Session(client, edge, as_json), file)
+    seconds = time.monotonic() - began
+    passed = file is not None and all(outcome.passed for outcome in outcomes)
+    kept = str(home) if keep else None
+    if as_json:
+        summary = {"passed": passed, "seconds": seconds, "ready_s": ready_s, "home": kept}
+        content = {**summary, "jobs": [outcome.as_json() for outcome in outcomes]}
+        edge.out.file.write(json.dumps(content, ensure_ascii=False) + "\n")
+    else:
+        edge.out.print(outcomes_table(outcomes))
+        _explain(edge.out, outcomes, home if keep else None)
+        edge.out.print(f"{'Every bar holds' if passed else 'NOT every bar holds'}; {seconds:.0f} s in all.")
+    raise typer.Exit(OK if passed else NOT_SUCCEEDED)
+
+
+def run_trials(at: Session, penguins: Path | None) -> list[Outcome]:
+    """Submit every trial at once; the scheduler runs as many together as there are devices. Returns when all ended."""
+    source = None
+    if penguins is not None:
+        source = str(at.client.upload("/v1/datasets", penguins, {"name": penguins.name})["id"])
+    outcomes = [Outcome(trial, _submit(at.client, trial)) for trial in trials(source)]
+    with _shown(at) as show:
+        while not all(outcome.ended for outcome in outcomes):
+            at.edge.pause(_LOOK_S)
+            outcomes = [outcome if outcome.ended else _look(at.client, outcome) for outcome in outcomes]
+            show(outcomes)
+    return outcomes
+
+
+def _submit(client: Client, trial: Trial) -> dict[str, Any]:
+    job: dict[str, Any] = client.post("/v1/jobs", json.dumps(trial.spec).encode(), key=str(uuid.uuid4()))
+    return job
+
+
+def _look(client: Client, outcome: Outcome) -> Outcome:
+    path = f"/v1/jobs/{outcome.job['id']}"
+    now = Outcome(outcome.trial, client.get(path))
+    return Outcome(now.trial, now.job, client.get(f"{path}/artifacts")["data"]) if now.ended else now
+
+
+@contextlib.contextmanager
+def _shown(at: Session) -> Iterator[Callable[[list[Outcome]], None]]:
+    """A table that changes, on a terminal; elsewhere a line for each job that has ended."""
+    if at.as_json:
+        yield lambda _outcomes: None
+    elif at.edge.out.is_terminal:
+        with Live(console=at.edge.out, transient=True, refresh_per_second=4) as live:
+            yield lambda outcomes: live.update(outcomes_table(outcomes))
+    else:
+        yield _each_once(at.edge.out)
+
+
+def _each_once(out: Console) -> Callable[[list[Outcome]], None]:
+    said: set[str] = set()
+
+    def show(outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            if outcome.ended and outcome.trial.name not in said:
+                said.add(outcome.trial.name)
+                out.print(f"{outcome.trial.name}: {outcome.job['state']}")
+
+    return show
+
+
+def _explain(out: Console, outcomes: list[Outcome], home: Path | None) -> None:
+    for outcome in outcomes:
+        if outcome.job["state"] != "succeeded":
+            out.print(f"{outcome.trial.name}: {outcome.job.get('cause')}: {outcome.job.get('message')}")
+    if home is None:
+        out.print("The models were stored in the demo's home, which is gone now; --keep keeps it.")
+    else:
+        out.print(f"The models are stored in {home / 'storage'}.")
+        out.print(f"To look around: trainshed up --home {home}")

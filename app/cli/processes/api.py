@@ -1,0 +1,9 @@
+"""`trainshed api`."""
+
+import sys
+
+from app.cli.processes.root import run
+from app.main import main
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,122 @@
+"""`trainshed key`: API keys straight in the database, for operators on the server's host; no server needs to run."""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+import typer
+from sqlalchemy.orm import Session
+
+from app.accounts.models import ApiKey
+from app.accounts.schemas import key_json
+from app.accounts.service import FIRST_PROJECT, Role, create_key, list_keys, revoke_key
+from app.cli.connection import read_client_file, write_client_file
+from app.clock import SystemClock
+from app.db import Database
+from app.errors import TrainshedError
+from app.migrations_runner import is_current
+from app.settings import Settings, load_settings
+
+T = TypeVar("T")
+
+program = typer.Typer(
+    help="Create, list and revoke API keys, straight in the database.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+class SchemaNotCurrent(TrainshedError):
+    code = "schema_not_current"
+
+    def __init__(self) -> None:
+        super().__init__("The database has not the newest schema; run `trainshed migrate` first.")
+
+
+class NoServerKnown(TrainshedError):
+    code = "no_server_known"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(f"There is no {settings.home / 'client.json'} to save the key in; start `trainshed up` once.")
+
+
+@program.command()
+def create(
+    name: Annotated[str, typer.Option(help="To tell keys apart.")] = "command line",
+    user: Annotated[str, typer.Option(help="Whose key it is.")] = "admin",
+    project: Annotated[
+        str, typer.Option(help="Whose jobs and data it sees; made if it does not exist.")
+    ] = FIRST_PROJECT,
+    role: Annotated[Role, typer.Option(help="viewer reads, user also submits, admin also manages.")] = Role.ADMIN,
+    save: Annotated[bool, typer.Option("--save", help="Store it for the client commands of this home.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Create a key and print it; it cannot be read again later."""
+    settings = load_settings()
+    stored = read_client_file(settings.home / "client.json") if save else None
+    if save and stored is None:
+        raise NoServerKnown(settings)
+
+    def make(session: Session) -> tuple[ApiKey, str]:
+        now = SystemClock().now()
+        return create_key(session, project=project, user=user, name=name, role=role, now=now)
+
+    key, secret = _in_database(settings, make)
+    if stored is not None:
+        write_client_file(settings.home / "client.json", stored.url, secret)
+    print(json.dumps({**key_json(key, project), "secret": secret}, default=str) if as_json else secret)
+
+
+@program.command("ls")
+def list_all(as_json: AsJson = False) -> None:
+    """List all keys, revoked ones too; their secrets cannot be read."""
+    rows = _in_database(load_settings(), lambda session: list_keys(session, limit=10_000))
+    keys = [key_json(key, project) for key, project in rows]
+    if as_json:
+        print(json.dumps({"object": "list", "data": keys, "has_more": False, "next_after": None}, default=str))
+        return
+    for key in keys:
+        state = "revoked" if key["revoked_at"] else "works"
+        print(f"{key['id']}  {key['hint']}  {key['role']:6}  {key['project']}/{key['user']}  {key['name']}  {state}")
+
+
+@program.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="As `key ls` shows it.")], as_json: AsJson = False
+) -> None:
+    """Make a key stop working. Again is harmless."""
+    _in_database(load_settings(), lambda session: revoke_key(session, key_id, SystemClock().now()).id)
+    print(json.dumps({"id": key_id, "revoked": True}) if as_json else f"{key_id} is revoked.")
+
+
+def _in_database(settings: Settings, work: Callable[[Session], T]) -> T:
+    """Do it in one transaction.
+
+    Raises:
+        SchemaNotCurrent: the database is new or old.
+    """
+    database = Database(settings.effective_database_url, synchronous=settings.sqlite_synchronous)
+    try:
+        with database.read() as session:
+            if not is_current(session):
+                raise SchemaNotCurrent
+        with database.write() as session:
+            return work(session)
+    finally:
+        database.dispose()
+
+
+def main() -> int:
+    try:
+        program(prog_name="trainshed key")
+    except TrainshedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""What every process of the server does first: read the settings, set up its log, and say why if it cannot start."""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from app.errors import TrainshedError
+from app.settings import Settings, load_settings
+
+CANNOT_START: Final = 2
+
+
+def run(main: Callable[[Settings], None]) -> int:
+    """Call `main` with the settings of the environment; the exit code."""
+    try:
+        settings = load_settings()
+        _log_to_standard_error(settings.log_level)
+        main(settings)
+    except TrainshedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return CANNOT_START
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _log_to_standard_error(level: str) -> None:
+    """One line per event, with the time in UTC; standard output is for what a person or a program asked for."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

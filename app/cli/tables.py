@@ -1,0 +1,236 @@
+"""API objects as tables for a terminal. Everything that came from the server is text, never markup."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from app.cli.figures import age, duration, harmless, number, size
+
+Json = Mapping[str, Any]
+
+# Enough to tell files apart; --json has all of it.
+_DIGEST_SHOWN: Final = 12
+
+COLOURS: Final = {
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+    "running": "cyan",
+    "starting": "cyan",
+    "free": "green",
+    "busy": "cyan",
+    "online": "green",
+    "unusable": "red",
+    "offline": "red",
+}
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> Table:
+    """A plain table; cells that are the name of a state get its colour."""
+    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*[_cell(value) for value in row])
+    return made
+
+
+def pairs(rows: Iterable[tuple[str, object]]) -> Table:
+    """Names and values below each other; empty values are left out."""
+    made = Table(box=None, show_header=False, pad_edge=False)
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in rows:
+        if value not in (None, "", "–"):
+            made.add_row(name, _cell(value))
+    return made
+
+
+def jobs_table(jobs: Iterable[Json]) -> Table:
+    return table(
+        ("id", "name", "framework", "state", "progress", "devices", "age"),
+        (
+            (
+                job["id"],
+                job.get("name"),
+                job["framework"],
+                job["state"],
+                _progress(job),
+                f"{job['device_count']} × {job['device_type']}",
+                age(job["created_at"]),
+            )
+            for job in jobs
+        ),
+    )
+
+
+def job_pairs(job: Json) -> Table:
+    waiting = job.get("waiting") or {}
+    effective = job.get("effective_spec") or {}
+    return pairs(
+        [
+            ("job", job["id"]),
+            ("name", job.get("name")),
+            ("state", job["state"]),
+            ("phase", job.get("phase")),
+            ("stop asked", job.get("stop_requested")),
+            ("cause", job.get("cause")),
+            ("message", job.get("message")),
+            ("waiting", waiting.get("message")),
+            ("position", waiting.get("position")),
+            ("framework", job["framework"]),
+            ("model", (effective.get("model") or {}).get("type")),
+            ("data", (effective.get("data") or {}).get("source")),
+            ("devices", f"{job['device_count']} × {job['device_type']}"),
+            ("progress", _progress(job)),
+            ("run time", duration(job["run_s"]) if job.get("run_s") else None),
+            ("owner", job.get("owner")),
+            ("created", job["created_at"]),
+            ("finished", job.get("finished_at")),
+            *(("warning", warning) for warning in job.get("warnings") or []),
+        ]
+    )
+
+
+def metrics_table(job: Json) -> Table | None:
+    """The newest and the best values; None when there are none."""
+    metrics = job.get("metrics") or {}
+    last, best = metrics.get("last") or {}, metrics.get("best") or {}
+    names = sorted({*last, *best})
+    if not names:
+        return None
+    return table(("metric", "last", "best"), ((name, number(last.get(name)), number(best.get(name))) for name in names))
+
+
+def attempts_table(attempts: Iterable[Json]) -> Table:
+    return table(
+        ("attempt", "devices", "started", "ended", "end"),
+        (
+            (
+                attempt["number"],
+                ", ".join(device["id"] for device in attempt["devices"]),
+                attempt.get("started_at"),
+                attempt.get("ended_at"),
+                _end_of(attempt),
+            )
+            for attempt in attempts
+        ),
+        title="Attempts",
+    )
+
+
+def devices_table(devices: Iterable[Json]) -> Table:
+    return table(
+        ("device", "host", "kind", "name", "memory", "state", "job", "reason"),
+        (
+            (
+                device["id"],
+                device["host_name"],
+                "simulated" if device.get("simulated") else device["kind"],
+                device["name"],
+                size(device.get("memory_bytes")),
+                device["state"],
+                device.get("job_id"),
+                device.get("reason"),
+            )
+            for device in devices
+        ),
+    )
+
+
+def workers_table(workers: Iterable[Json]) -> Table:
+    return table(
+        ("worker", "host", "state", "frameworks", "devices", "heard", "reason"),
+        (
+            (
+                worker["id"],
+                worker["host_name"],
+                ("online" if worker["online"] else "offline") + (", cordoned" if worker["cordoned"] else ""),
+                ", ".join(worker["frameworks"]),
+                len(worker["devices"]),
+                age(worker.get("heartbeat_at")),
+                worker.get("reason"),
+            )
+            for worker in workers
+        ),
+    )
+
+
+def datasets_table(datasets: Iterable[Json]) -> Table:
+    return table(
+        ("dataset", "name", "state", "rows", "columns", "size", "age"),
+        (
+            (
+                dataset["id"],
+                dataset["name"],
+                dataset["state"],
+                number(dataset["rows"]),
+                len(dataset["table"]["columns"]),
+                size(dataset["size_bytes"]),
+                age(dataset["created_at"]),
+            )
+            for dataset in datasets
+        ),
+    )
+
+
+def columns_table(columns: Iterable[Json]) -> Table:
+    return table(
+        ("column", "kind", "missing", "distinct", "minimum", "maximum", "labels"),
+        (
+            (
+                column["name"],
+                column["kind"],
+                column["missing"],
+                column["distinct"],
+                number(column.get("minimum")),
+                number(column.get("maximum")),
+                _few(column.get("labels") or []),
+            )
+            for column in columns
+        ),
+    )
+
+
+def artifacts_table(artifacts: Iterable[Json]) -> Table:
+    return table(
+        ("name", "kind", "type", "size", "attempt", "sha-256"),
+        (
+            (
+                item["name"],
+                item["kind"],
+                item["media_type"],
+                size(item["size_bytes"]),
+                item["attempt"],
+                f"{item['digest'][:_DIGEST_SHOWN]}…",
+            )
+            for item in artifacts
+        ),
+    )
+
+
+def _cell(value: object) -> Text:
+    text = "–" if value is None else "\n".join(harmless(line) for line in str(value).splitlines())
+    return Text(text, style=COLOURS.get(text.partition(",")[0], ""))
+
+
+def _progress(job: Json) -> str:
+    progress = job.get("progress")
+    if not progress:
+        return "–"
+    return f"{progress['epoch']}/{progress['epochs']} epochs, {progress['fraction']:.0%}"
+
+
+def _end_of(attempt: Json) -> str:
+    if attempt.get("cause"):
+        how = f"signal {attempt['signal']}" if attempt.get("signal") else f"exit {attempt.get('exit_code')}"
+        return f"{attempt['cause']} ({how}): {attempt.get('detail') or attempt.get('message') or ''}"
+    return "ended" if attempt.get("ended_at") else "open"
+
+
+def _few(labels: Sequence[str], limit: int = 6) -> str:
+    shown = ", ".join(labels[:limit])
+    return f"{shown}, …" if len(labels) > limit else shown

@@ -1,0 +1,103 @@
+"""API keys over HTTP: shown once, listed without their secret, revoked."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from app.accounts.models import ApiKey
+from app.api.views import KeyView, ListView, NewKeyView
+from app.db import Database
+from tests.api.client import ONE_DATABASE, Api, Tenant, problem
+
+BODY = {"user": "eve", "name": "laptop"}
+
+
+@pytest.fixture
+def admin(api: Api, tenant: Tenant) -> Api:
+    return api.with_key(tenant.admin)
+
+
+class TestCreate:
+    def test_the_secret_is_in_this_answer_and_nowhere_else(self, admin: Api, database: Database) -> None:
+        answer = admin.post("/v1/keys", json=BODY)
+        assert answer.status_code == 201
+        made = NewKeyView.model_validate(answer.json())
+        assert (made.project, made.user, made.role) == ("birds", "eve", "user")
+        assert made.secret.startswith("ts_")
+        assert admin.with_key(made.secret).get("/v1/jobs").status_code == 200
+        listed = admin.get("/v1/keys").text
+        assert made.id in listed
+        assert made.secret not in listed
+        with database.read() as session:
+            row = session.scalars(select(ApiKey).where(ApiKey.id == made.id)).one()
+            assert made.secret not in str(vars(row))
+
+    def test_another_project_is_made_when_it_is_named(self, admin: Api) -> None:
+        made = admin.post("/v1/keys", json=BODY | {"project": "seals", "role": "viewer"}).json()
+        assert (made["project"], made["role"]) == ("seals", "viewer")
+        job = admin.submit()
+        problem(admin.with_key(made["secret"]).get(f"/v1/jobs/{job['id']}"), 404, "not_found")
+
+    @ONE_DATABASE
+    @pytest.mark.parametrize(
+        ("change", "pointer"),
+        [
+            ({"role": "root"}, "/role"),
+            ({"user": ""}, "/user"),
+            ({"user": "a\x00b"}, "/user"),
+            ({"name": "x" * 121}, "/name"),
+            ({"name": 5}, "/name"),
+            ({"project": " "}, "/project"),
+            ({"secret": "mine"}, "/secret"),
+            ({"expires_at": "2020-01-01T00:00:00Z"}, "/expires_at"),
+            ({"expires_at": "tomorrow"}, "/expires_at"),
+            ({"expires_at": "2030-01-01T00:00:00"}, "/expires_at"),
+        ],
+    )
+    def test_what_cannot_be_is_named(self, admin: Api, change: dict[str, Any], pointer: str) -> None:
+        (shown,) = problem(admin.post("/v1/keys", json=BODY | change), 422, "invalid_request")["errors"]
+        assert shown["pointer"] == pointer
+        assert shown["message"]
+
+    @ONE_DATABASE
+    def test_an_empty_body_names_what_is_missing(self, admin: Api) -> None:
+        shown = problem(admin.post("/v1/keys", json={}), 422, "invalid_request")["errors"]
+        assert {item["pointer"] for item in shown} == {"/user", "/name"}
+
+
+class TestList:
+    def test_pages_hold_every_key_once(self, admin: Api, other: Tenant) -> None:
+        assert other.project == "whales"
+        seen: list[KeyView] = []
+        after = ""
+        while True:
+            page = ListView[KeyView].model_validate(admin.get(f"/v1/keys?limit=2{after}").json())
+            seen += page.data
+            if not page.has_more:
+                break
+            after = f"&after={page.next_after}"
+        assert sorted((key.project, key.role) for key in seen) == [
+            (project, role) for project in ("birds", "whales") for role in ("admin", "user", "viewer")
+        ]
+        ids = [key.id for key in seen]
+        assert ids == sorted(ids, reverse=True)
+
+
+class TestRevoke:
+    def test_again_is_harmless(self, admin: Api) -> None:
+        made = admin.post("/v1/keys", json=BODY).json()
+        for _ in range(2):
+            answer = admin.delete(f"/v1/keys/{made['id']}")
+            assert (answer.status_code, answer.content) == (204, b"")
+        listed = {key["id"]: key["revoked_at"] for key in admin.get("/v1/keys").json()["data"]}
+        assert listed[made["id"]] == "2026-01-31T12:00:00.000000Z"
+
+    def test_the_last_admin_key_stays(self, admin: Api) -> None:
+        mine = next(key["id"] for key in admin.get("/v1/keys").json()["data"] if key["role"] == "admin")
+        problem(admin.delete(f"/v1/keys/{mine}"), 409, "conflict")
+        assert admin.get("/v1/keys").status_code == 200
+
+    @ONE_DATABASE
+    def test_one_that_is_not_there_is_404(self, admin: Api) -> None:
+        problem(admin.delete("/v1/keys/key_01k0000000000000000000000a"), 404, "not_found")
