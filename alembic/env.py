@@ -3,11 +3,11 @@
 import os
 from typing import Any, Literal
 
+from alembic import context
 from sqlalchemy import Connection
 
 import app.artifacts.models
 import app.jobs.models  # noqa: F401 - every table must be known
-from alembic import context
 from app.db import Base, Database, JsonText, UtcDateTime
 
 

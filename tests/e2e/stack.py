@@ -212,9 +212,7 @@ def start_up(home: Path, settings: Mapping[str, str], mark: str, *arguments: str
 
 
 @contextlib.contextmanager
-def running_stack(
-    home: Path, settings: Mapping[str, str] | None = None, *, content: bool = True
-) -> Iterator[Stack]:
+def running_stack(home: Path, settings: Mapping[str, str] | None = None, *, content: bool = True) -> Iterator[Stack]:
     """A service that is ready; stopped at the end, and its processes with it.
 
     `settings` are further TRAINSHED_* variables. The fixture `stack` is one for the whole run; a test that changes

@@ -33,7 +33,7 @@ class TestReadCells:
             ("0x1", ("0x1", None, None)),
             ("1 0", ("1 0", None, None)),
             ("1,0", ("1,0", None, None)),
-            ("１", ("１", None, None)),
+            ("\uff11", ("\uff11", None, None)),
             (None, (None, None, None)),
         ],
     )

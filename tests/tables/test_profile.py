@@ -98,7 +98,7 @@ class TestValues:
         ("count", "distinct", "listed"),
         [(999, 999, True), (1000, 1000, True), (1001, 1001, False), (5000, 1001, False)],
     )
-    def test_up_to_a_thousand_values_are_listed(self, write: Write, count: int, distinct: int, listed: bool) -> None:
+    def test_up_to_a_thousand_values_are_listed(self, write: Write, count: int, distinct: int, *, listed: bool) -> None:
         for prefix in ("", "x"):
             column = column_of(write, *(f"{prefix}{index}" for index in range(count)))
             assert column.distinct == distinct
