@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.orm import Session
@@ -11,6 +11,9 @@ from sqlalchemy.orm import Session
 from app import ids
 from app.errors import Conflict
 from app.fleet.models import Device, Lease, Worker
+
+# A host that was not heard for so long may be an old name of this one, as after a new machine id.
+_ONLINE_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,19 @@ class DeviceElsewhere(Conflict):
     code = "device_elsewhere"
 
 
+class SqliteOneHost(Conflict):
+    """SQLite is one host's database: its locks, and the proofs that rest on kernel locks, do not reach a second one."""
+
+    code = "sqlite_one_host"
+
+    def __init__(self, other: str) -> None:
+        super().__init__(
+            f"The worker of host '{other}' is online with this SQLite database, which serves one host. For more "
+            "set TRAINSHED_DATABASE_URL to PostgreSQL, for example postgresql+psycopg://trainshed:secret@db/trainshed."
+        )
+        self.other = other
+
+
 @dataclass(frozen=True)
 class Beat:
     """The database's answer to a heartbeat; `current` is False when another instance took this host over."""
@@ -61,7 +77,10 @@ def register(session: Session, facts: WorkerFacts, devices: Sequence[DeviceFacts
 
     Raises:
         DeviceElsewhere: a device id is leased by another host.
+        SqliteOneHost: another host is online, and the database is SQLite.
     """
+    if session.get_bind().dialect.name == "sqlite":
+        _refuse_second_host(session, facts.host_id, now)
     worker = session.execute(select(Worker).where(Worker.host_id == facts.host_id).with_for_update()).scalar()
     if worker is None:
         worker = Worker(id=ids.new_id("wrk"), host_id=facts.host_id, cordoned=False)
@@ -78,6 +97,16 @@ def register(session: Session, facts: WorkerFacts, devices: Sequence[DeviceFacts
     session.flush()
     record_devices(session, worker.id, devices, now)
     return worker.id
+
+
+def _refuse_second_host(session: Session, host_id: str, now: datetime) -> None:
+    heard = now - timedelta(seconds=_ONLINE_S)
+    others = select(Worker.host_name).where(
+        Worker.host_id != host_id, Worker.state == "online", Worker.heartbeat_at > heard
+    )
+    other = session.execute(others.limit(1)).scalar()
+    if other is not None:
+        raise SqliteOneHost(other)
 
 
 def record_devices(session: Session, worker_id: str, devices: Sequence[DeviceFacts], now: datetime) -> None:

@@ -176,7 +176,7 @@ class TestDelete:
         assert caught.value.code == "conflict"
         assert storage.exists(dataset.storage_key)
 
-    @pytest.mark.parametrize("state", FINAL)
+    @pytest.mark.parametrize("state", sorted(FINAL))
     def test_a_finished_job_does_not_hold_it(
         self, database: Database, storage: LocalStorage, project_id: str, dataset: Dataset, state: JobState
     ) -> None:

@@ -9,6 +9,7 @@ from app.fleet.models import Device, Lease, Worker
 from app.fleet.registry import (
     DeviceElsewhere,
     DeviceFacts,
+    SqliteOneHost,
     WorkerFacts,
     heartbeat,
     register,
@@ -51,6 +52,20 @@ class TestRegister:
         (host,) = view(database, clock)
         assert {d.id: (d.health, d.free) for d in host.devices} == {"GPU-1": ("ok", True), "GPU-2": ("gone", False)}
 
+    @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+    def test_a_second_host_is_refused_on_sqlite_while_the_first_is_online(
+        self, database: Database, clock: FakeClock
+    ) -> None:
+        add(database, FACTS, CARD)
+        other = replace(FACTS, host_id="box-2", host_name="second")
+        with pytest.raises(SqliteOneHost, match="'box' is online with this SQLite database"):
+            add(database, other)
+        assert [host.host_id for host in view(database, clock)] == ["box-1"]
+        with database.write() as session:
+            register(session, other, [], clock.advance(61))
+        assert [host.host_id for host in view(database, clock)] == ["box-1", "box-2"]
+
+    @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
     def test_a_device_may_move_to_another_host_unless_it_is_leased(self, database: Database, clock: FakeClock) -> None:
         scene = make_scene(database, clock)
         other = replace(FACTS, host_id="box-2")
