@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from app import __version__
 from app.api import artifacts, datasets, docs, fleet, handlers, health, jobs, journal, keys, logs
 from app.api.auth import Authentication, Authenticator
+from app.api.connection import BoundedHead
 from app.api.context import RequestContext
 from app.api.hosts import AllowedHosts
 from app.api.hub import Hub, Pace
@@ -39,6 +40,7 @@ _THREADS: Final = 16
 # Streams are ended by the stop itself; this is the net for whatever else does not end.
 _GRACE_S: Final = 5
 _KEEP_ALIVE_S: Final = 75
+_STALLED_S: Final = 120
 _ROUTERS: Final = (jobs, journal, logs, artifacts, datasets, fleet, keys, health, docs)
 
 
@@ -69,6 +71,7 @@ def create_app(
     app.state.services = services
     app.state.submitter = Submitter(services)
     app.state.telemetry = telemetry
+    app.state.readiness = health.Readiness(services)
     app.openapi = lambda: openapi_of(app)  # type: ignore[method-assign] # FastAPI's documented way
     for module in _ROUTERS:
         # Not include_router: it wraps each route in a context of its own, and our routes need none.
@@ -108,6 +111,7 @@ def server_of(app: FastAPI, run_dir: Path) -> "Server":
         server_header=False,
         proxy_headers=False,
         lifespan="on",
+        http=BoundedHead,
         ws="none",
         # Longer than clients keep an idle connection, so that they close first and no request meets a closing one.
         timeout_keep_alive=_KEEP_ALIVE_S,
@@ -155,6 +159,12 @@ def listen(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listening = socket.socket(family, kind, protocol)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections inherit these. A client that takes nothing, or is gone without a word, would else be kept for ever,
+    # with all that is still to be sent to it: closing a connection waits for its client too.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _STALLED_S // 2)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALLED_S * 1000)
     listening.bind(address)
     return listening
 

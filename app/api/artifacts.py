@@ -25,6 +25,7 @@ router = api_router(prefix="/v1/jobs/{job_id}/artifacts", tag="Jobs")
 # Takes slashes too, so that whatever is no name gets the same answer as a name that no file has.
 Name = Annotated[str, Path(description="The file's name, one path segment.")]
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
+_FILE = {"application/octet-stream": _BINARY, "application/json": {}}
 
 
 @router.get("", summary="List a job's files", responses={200: {"model": ListView[ArtifactView]}})
@@ -41,8 +42,8 @@ def list_job_artifacts(job_id: JobId, services: ServicesDep, principal: Principa
     summary="Download a file",
     response_class=Response,
     responses={
-        200: {"description": "The file.", "content": {"application/octet-stream": _BINARY}},
-        206: {"description": "The range that was asked for.", "content": {"application/octet-stream": _BINARY}},
+        200: {"description": "The file.", "content": _FILE},
+        206: {"description": "The range that was asked for.", "content": _FILE},
         304: {"description": "You have it already (`If-None-Match`)."},
         **problems("range_not_satisfiable"),
     },

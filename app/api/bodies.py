@@ -21,10 +21,10 @@ def decode(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
     """The JSON value of `raw`.
 
     Raises:
-        MalformedJson: says where, and what is special about NaN.
+        MalformedJson: says where, and what is special about NaN; or which key of one object is named twice.
     """
     try:
-        return orjson.loads(raw)
+        value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         if not raw.strip():
             raise MalformedJson("The body is empty; send a JSON object.") from error
@@ -32,6 +32,25 @@ def decode(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
             raise MalformedJson(_NOT_JSON) from error
         where = f"at line {error.lineno}, column {error.colno}" if error.lineno else ""
         raise MalformedJson(f"The body is not JSON: {error.msg} {where}".rstrip() + ".") from error
+    _refuse_repeats(raw)
+    return value
+
+
+def _refuse_repeats(raw: bytes) -> None:
+    """Parsers differ in which of two equal keys counts, so the client might mean another job than the one it gets."""
+    try:
+        json.loads(raw.decode(), object_pairs_hook=_unique, parse_int=str, parse_float=str)
+    except RecursionError as error:
+        raise MalformedJson("The body is nested too deeply.") from error
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise MalformedJson(f"The key '{name[:64]}' is named twice in one object; leave one of them out.")
+        found[name] = value
+    return found
 
 
 def _has_nonfinite(raw: bytes) -> bool:

@@ -1,5 +1,6 @@
 """Tables to train on: upload, list, read, delete."""
 
+import hashlib
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -9,12 +10,15 @@ from anyio.to_thread import run_sync
 from fastapi import Path as PathParameter
 from fastapi import Query, Request, Response
 from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from app.accounts.service import Principal
 from app.api.bodies import json_response
 from app.api.downloads import stored_file
 from app.api.errors import StorageUnavailable
+from app.api.filters import IdempotencyKey
+from app.api.idempotency import digest_of, find_replay, remember
 from app.api.openapi import problems
 from app.api.paging import DatasetPage, list_response
 from app.api.routing import api_router
@@ -23,7 +27,7 @@ from app.api.uploads import received
 from app.api.views import BuiltinView, DatasetView, ListView, PreviewView
 from app.datasets.schemas import dataset_json, describe_builtin
 from app.datasets.service import Upload, add_csv, delete_dataset, get_dataset, list_datasets
-from app.errors import NotFound
+from app.errors import Conflict, NotFound
 from app.ids import pattern
 from app.jobs.models import Job
 from app.jobs.states import FINAL
@@ -44,7 +48,12 @@ _FORM: Final = {
     "required": ["file"],
     "properties": {
         "file": {"type": "string", "format": "binary", "description": "A CSV file in UTF-8 with a header row."},
-        "name": {"type": "string", "maxLength": 255, "description": "What to call it; else the file's name."},
+        "name": {
+            "type": "string",
+            "maxLength": 255,
+            "description": "What to call it; else the file's name.",
+            "example": "",
+        },
     },
 }
 _BODY: Final = {
@@ -63,26 +72,69 @@ _BODY: Final = {
     status_code=201,
     summary="Upload a table",
     openapi_extra=_BODY,
-    responses={201: {"model": DatasetView}, **problems("malformed_upload", "invalid_data")},
+    responses={
+        201: {
+            "model": DatasetView,
+            "description": "The data set. A repeat with the same Idempotency-Key gets it again.",
+            "headers": {
+                "Location": {"schema": {"type": "string"}, "description": "The data set's address."},
+                "Idempotency-Replayed": {"schema": {"type": "string"}, "description": "`true` on a repeat."},
+            },
+        },
+        **problems("malformed_upload", "invalid_data", "idempotency_mismatch", "conflict", "storage_unavailable"),
+    },
 )
 async def create_dataset(
     request: Request,
     services: ServicesDep,
     principal: PrincipalDep,
     name: Annotated[str | None, Query(max_length=255, description="What to call it.")] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """A CSV file, as a form with a part `file` or as the body itself (`text/csv`); checked while it is here.
 
     It streams to disk. What is wrong with it is answered 422, with row and column.
     """
     async with received(request, services.limits.upload_dir, services.limits.max_upload_bytes) as upload:
-        table = await run_sync(profile_csv, upload.path, limiter=services.checkers)
-        checked = Upload(upload.path, name or upload.name, table)
-        content = await run_sync(_add, services, principal, checked)
-    return json_response(content, status=201, headers={"Location": f"/v1/datasets/{content['id']}"})
+        called = name or upload.name
+        same = None if idempotency_key is None else (idempotency_key, await run_sync(_digest, upload.path, called))
+        earlier = None if same is None else await run_sync(_earlier, services, principal, same)
+        if earlier is None:
+            table = await run_sync(profile_csv, upload.path, limiter=services.checkers)
+            content, replayed = await run_sync(_add, services, principal, Upload(upload.path, called, table), same)
+        else:
+            content, replayed = earlier, True
+    headers = {"Location": f"/v1/datasets/{content['id']}"} | ({"Idempotency-Replayed": "true"} if replayed else {})
+    return json_response(content, status=201, headers=headers)
 
 
-def _add(services: Services, principal: Principal, upload: Upload) -> dict[str, Any]:
+def _digest(path: Path, name: str) -> str:
+    with path.open("rb") as file:
+        return digest_of("POST /v1/datasets", name, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def _earlier(services: Services, principal: Principal, same: tuple[str, str]) -> dict[str, Any] | None:
+    """The data set that the same Idempotency-Key made before, if any; data sets never change."""
+    with services.database.read() as session:
+        found = find_replay(session, principal.key_id, same)
+        if found is None:
+            return None
+        try:
+            return dataset_json(get_dataset(session, principal.project_id, found))
+        except NotFound:
+            raise Conflict(f"Data set '{found}', which this Idempotency-Key made, is deleted; use a new key.") from None
+
+
+def _add(
+    services: Services, principal: Principal, upload: Upload, same: tuple[str, str] | None
+) -> tuple[dict[str, Any], bool]:
+    """The new data set, or the one that another request with the same Idempotency-Key made in the meantime."""
+    now = services.clock.now()
+
+    def keep(session: Session, dataset_id: str) -> None:
+        if same is not None:
+            remember(session, principal.key_id, same, dataset_id, now)
+
     try:
         dataset = add_csv(
             services.database,
@@ -90,12 +142,18 @@ def _add(services: Services, principal: Principal, upload: Upload) -> dict[str, 
             upload,
             project_id=principal.project_id,
             user=principal.user,
-            now=services.clock.now(),
+            now=now,
+            also=keep,
         )
+    except IntegrityError:
+        earlier = None if same is None else _earlier(services, principal, same)
+        if earlier is None:
+            raise
+        return earlier, True
     except OSError as error:
         log.exception("storage failed")
         raise StorageUnavailable from error
-    return dataset_json(dataset)
+    return dataset_json(dataset), False
 
 
 @router.get("", summary="List uploaded tables", responses={200: {"model": ListView[DatasetView]}})

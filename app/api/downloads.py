@@ -55,11 +55,16 @@ class Download(FileResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         header = Request(scope).headers.get("range", "")
         found = _RANGE.fullmatch(header)
-        if header and not (found and _is_range(found[1], found[2])):
+        if header and not (found and _is_range(found[1], found[2]) and self._is_same(scope)):
             scope = {**scope, "headers": [pair for pair in scope["headers"] if pair[0] != b"range"]}
         elif found is not None:
             self._check(found[1], found[2])
         await super().__call__(scope, receive, send)
+
+    def _is_same(self, scope: Scope) -> bool:
+        """Whether a range is one of the file that the client has a part of; of another one it gets the whole."""
+        named = Request(scope).headers.get("if-range")
+        return named is None or named in (self.headers["etag"], self.headers["last-modified"])
 
     def _check(self, first: str, last: str) -> None:
         if (first and int(first) >= self._size) or (not first and int(last) == 0) or self._size == 0:

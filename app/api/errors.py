@@ -9,6 +9,8 @@ TrainshedError
  +- NoSuchArtifact
  +- BodyTooLarge
  +- UnsupportedMediaType
+ +- MalformedHttp
+ +- HeadTooLarge
  +- MalformedJson
  +- MalformedUpload
  +- InvalidRequest
@@ -97,6 +99,23 @@ class UnsupportedMediaType(TrainshedError):
     def __init__(self, sent: str, accepted: Sequence[str]) -> None:
         said = f"not '{sent[:120]}'" if sent else "and must be named in the header Content-Type"
         super().__init__(f"The body must be {' or '.join(accepted)}, {said}.")
+
+
+class MalformedHttp(TrainshedError):
+    """What came is no HTTP request, so there is nothing that could be looked at; its connection is closed."""
+
+    code = "malformed_http"
+
+    def __init__(self) -> None:
+        super().__init__("This is not an HTTP/1.1 request; the connection is closed.")
+
+
+class HeadTooLarge(TrainshedError):
+    code = "head_too_large"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The first line and the headers of a request have at most {limit} bytes together.")
+        self.limit = limit
 
 
 class MalformedJson(TrainshedError):

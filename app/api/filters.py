@@ -1,15 +1,16 @@
 """Parameters that several routes take, and the filters of the list of jobs."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Header, Path, Query
-from pydantic import AwareDatetime
 
 from app.api.errors import InvalidRequest, RequestProblem
+from app.api.views import Moment
 from app.ids import pattern
 from app.jobs.repository import JobFilter
 from app.jobs.states import JobState
 
+_TIME: Final = "RFC 3339, for example `2030-01-31T00:00:00Z`."
 JobId = Annotated[str, Path(pattern=pattern("job"), description="The job's id.")]
 IdempotencyKey = Annotated[
     str | None,
@@ -20,12 +21,13 @@ IdempotencyKey = Annotated[
 ]
 
 
-def _filters(
+# Async, though it waits for nothing: FastAPI sends every other dependency to a thread and back.
+async def _filters(
     state: Annotated[list[JobState] | None, Query(description="One or more states.")] = None,
     framework: Annotated[str | None, Query(pattern="^(torch|tensorflow)$")] = None,
     tag: Annotated[str | None, Query(description="`key:value`.", examples=["team:birds"])] = None,
-    created_after: Annotated[AwareDatetime | None, Query()] = None,
-    created_before: Annotated[AwareDatetime | None, Query()] = None,
+    created_after: Annotated[Moment | None, Query(description=_TIME)] = None,
+    created_before: Annotated[Moment | None, Query(description=_TIME)] = None,
     q: Annotated[str | None, Query(max_length=120, description="A part of the name.")] = None,
 ) -> JobFilter:
     return JobFilter(

@@ -1,16 +1,18 @@
 """Whether the service lives, whether it is ready, and what is wrong if not; and its metrics."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import structlog
+from anyio.to_thread import run_sync
 from fastapi import Query, Request, Response
 
 from app.api.bodies import json_response
 from app.api.openapi import text_answer
 from app.api.routing import api_router
-from app.api.services import Services, ServicesDep
+from app.api.services import Services
 from app.api.telemetry import CONTENT_TYPE
 from app.api.views import HealthView
 from app.errors import TrainshedError
@@ -32,6 +34,40 @@ class Check:
     message: str
 
 
+class Readiness:
+    """What the checks say; all who ask meanwhile share one look, and for a second also one at which all was well.
+
+    Anybody may ask, without a key. Were each given a look of its own, a flood of questions would take every thread, the
+    database's connections and the processor from those who have one.
+    """
+
+    def __init__(self, services: Services, age_s: float = 1.0) -> None:
+        self._services = services
+        self._age_ns = round(age_s * 1_000_000_000)
+        self._well: tuple[dict[str, Check], int] | None = None
+        self._looking: asyncio.Task[dict[str, Check]] | None = None
+
+    async def get(self) -> dict[str, Check]:
+        if self._well is not None and self._services.clock.boot_ns() - self._well[1] < self._age_ns:
+            return self._well[0]
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look(), name="readiness")
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> dict[str, Check]:
+        try:
+            asked = self._services.clock.boot_ns()
+            found = await run_sync(_checks, self._services)
+            self._well = (found, asked) if _worst(found) == "ok" else None
+        finally:
+            self._looking = None
+        return found
+
+
+def _worst(checks: dict[str, Check]) -> Status:
+    return max((check.status for check in checks.values()), key=_WORST.__getitem__)
+
+
 @router.get("/livez", summary="Whether the process answers", responses={200: {"model": HealthView}})
 async def livez() -> Response:
     """Asks nothing else, so that a lost database restarts no process."""
@@ -43,12 +79,13 @@ async def livez() -> Response:
     summary="Whether the service can do its work",
     responses={200: {"model": HealthView}, 503: {"model": HealthView, "description": "No job can be accepted now."}},
 )
-def readyz(
-    services: ServicesDep, verbose: Annotated[str | None, Query(description="Answer every check.")] = None
+async def readyz(
+    request: Request, verbose: Annotated[str | None, Query(description="Answer every check.")] = None
 ) -> Response:
     """503 when jobs cannot be accepted. Without Redis or workers they can: the answer is then 200 and `degraded`."""
-    checks = _checks(services)
-    worst = max((check.status for check in checks.values()), key=_WORST.__getitem__)
+    readiness: Readiness = request.app.state.readiness
+    checks = await readiness.get()
+    worst = _worst(checks)
     content: dict[str, object] = {"status": worst}
     if verbose is not None:
         content["checks"] = {name: vars(check) for name, check in checks.items()}

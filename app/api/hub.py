@@ -24,6 +24,9 @@ from app.jobs.journal import JournalEvent
 from app.jobs.states import FINAL, JobState
 
 PAGE: Final = 200
+# A page of a chatty log would else hold 12 MB twice, for each follower that is slow to take it.
+_PAGE_BYTES: Final = 256 * 1024
+_FIRST_ROWS: Final = 8
 _KEPT_FRAMES: Final = 1000
 _KEPT_BYTES: Final = 2 * 1024 * 1024
 _READERS: Final = 8
@@ -153,8 +156,8 @@ class Hub:
             while not self._stopped.is_set():
                 frames = tail.after(after)
                 if frames is None:
-                    frames = await self._read(job_id, after)
-                    if len(frames) < PAGE:
+                    frames, at_end = await self._read(job_id, after)
+                    if at_end:
                         self._start(job_id, tail, frames[-1].seq if frames else after)
                 if not frames:
                     if self._stopped.is_set():  # it may have come during the read
@@ -187,7 +190,7 @@ class Hub:
             tail.wake.clear()
             frames: list[Frame] = []
             try:
-                frames = await self._read(job_id, tail.position)
+                frames, _ = await self._read(job_id, tail.position)
             except TrainshedError as error:
                 log.warning("events cannot be read now", job_id=job_id, code=error.code)
             if frames:
@@ -199,9 +202,21 @@ class Hub:
                 async with asyncio.timeout(self._pace.poll_s):
                     await tail.wake.wait()
 
-    async def _read(self, job_id: str, after: int) -> list[Frame]:
+    async def _read(self, job_id: str, after: int) -> tuple[list[Frame], bool]:
         return await run_sync(self._page, job_id, after, limiter=self._limiter)
 
-    def _page(self, job_id: str, after: int) -> list[Frame]:
+    def _page(self, job_id: str, after: int) -> tuple[list[Frame], bool]:
+        """What follows `after`, up to `PAGE` events or some bytes more than `_PAGE_BYTES`; and whether that is all."""
+        frames: list[Frame] = []
+        size, rows = 0, _FIRST_ROWS
         with self._database.read() as session:
-            return [frame(event) for event in journal.read(session, job_id, after, PAGE)]
+            while rows > 0:
+                found = [frame(event) for event in journal.read(session, job_id, after, rows)]
+                frames += found
+                if len(found) < rows:
+                    return frames, True
+                after = found[-1].seq
+                size += sum(len(new.sse) for new in found)
+                # As many more as fit, if they are as long as those that came.
+                rows = min(PAGE - len(frames), (_PAGE_BYTES - size) * len(frames) // size)
+        return frames, False

@@ -1,6 +1,6 @@
 """API keys, for admins."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from anyio.to_thread import run_sync
 from fastapi import Path, Request, Response
@@ -8,6 +8,7 @@ from fastapi import Path, Request, Response
 from app.accounts.schemas import key_json
 from app.accounts.service import Role, create_key, list_keys, revoke_key
 from app.api.bodies import json_response, read_model
+from app.api.errors import InvalidRequest, RequestProblem
 from app.api.openapi import json_body, problems
 from app.api.paging import KeyPage, list_response
 from app.api.routing import api_router, role
@@ -18,6 +19,10 @@ from app.ids import pattern
 router = api_router(prefix="/v1/keys", tag="Keys")
 
 KeyId = Annotated[str, Path(pattern=pattern("key"), description="The key's id.")]
+_NO_REPEAT: Final = (
+    "is not possible here: a key's secret is shown once and stored nowhere, so no answer could be given again; "
+    "leave the header out, and revoke a key whose answer was lost."
+)
 _EXAMPLE = {"user key": {"value": {"user": "ada", "name": "laptop", "role": "user"}}}
 
 
@@ -32,7 +37,12 @@ _EXAMPLE = {"user key": {"value": {"user": "ada", "name": "laptop", "role": "use
     },
 )
 async def create_api_key(request: Request, services: ServicesDep, principal: PrincipalDep) -> Response:
-    """Make a key for a user of a project: yours, or another one, which is made when it does not exist yet."""
+    """Make a key for a user of a project: yours, or another one, which is made when it does not exist yet.
+
+    `Idempotency-Key` is refused: a repeat would have to show the secret again, which is stored nowhere.
+    """
+    if "idempotency-key" in request.headers:
+        raise InvalidRequest([RequestProblem("/idempotency-key", _NO_REPEAT, None, "header")])
     wanted = await read_model(request, KeyRequest)
     project = wanted.project or principal.project
 

@@ -22,7 +22,7 @@ from app.jobs.repository import get_job
 router = api_router(prefix="/v1/jobs/{job_id}", tag="Jobs")
 
 _TEXT: Final = "text/plain; charset=utf-8"
-_PAGE: Final = 100
+_PAGE: Final = 32  # events of up to 64 kB each
 
 
 @dataclass(frozen=True)

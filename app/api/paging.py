@@ -1,6 +1,6 @@
 """Lists: a page by keyset. The id of the last row is the cursor, so inserts never shift a page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlencode
@@ -28,11 +28,12 @@ class Page:
         return self.limit + 1
 
 
-def page_of(prefix: str) -> Callable[..., Page]:
+def page_of(prefix: str) -> Callable[..., Coroutine[None, None, Page]]:
     """The dependency that reads the page of a list of ids with this prefix."""
     cursor = Query(pattern=pattern(prefix), description="The id of the last row you have.")
 
-    def read(limit: Limit = 50, after: Annotated[str | None, cursor] = None, order: Order = "desc") -> Page:
+    # Async, though it waits for nothing: FastAPI sends every other dependency to a thread and back.
+    async def read(limit: Limit = 50, after: Annotated[str | None, cursor] = None, order: Order = "desc") -> Page:
         return Page(limit, after, order == "desc")
 
     return read

@@ -30,6 +30,7 @@ class Kind:
 
 
 PROBLEMS: Final[dict[str, Kind]] = {
+    "malformed_http": Kind(400, "Not an HTTP request"),
     "malformed_json": Kind(400, "The body is not JSON"),
     "malformed_upload": Kind(400, "The upload is broken"),
     "host_not_allowed": Kind(400, "Host name not allowed"),
@@ -43,6 +44,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "body_too_large": Kind(413, "The body is too large", ("limit",)),
     "unsupported_media_type": Kind(415, "Wrong content type"),
     "range_not_satisfiable": Kind(416, "Range not satisfiable"),
+    "head_too_large": Kind(431, "The headers are too large", ("limit",)),
     "invalid_request": Kind(422, "The request is not valid"),
     "invalid_spec": Kind(422, "The spec is not valid"),
     "invalid_data": Kind(422, "The data cannot be used"),

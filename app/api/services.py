@@ -93,13 +93,14 @@ class Services:
             return waiting_jobs(session, self.database.now(session))
 
 
-def _services(request: Request) -> Services:
+# Async, though they wait for nothing: FastAPI sends every other dependency to a thread and back.
+async def _services(request: Request) -> Services:
     services = request.app.state.services
     assert isinstance(services, Services)  # noqa: S101 - create_app put it there; this tells the type checker
     return services
 
 
-def _principal(request: Request) -> Principal:
+async def _principal(request: Request) -> Principal:
     return principal_of(request.scope)
 
 

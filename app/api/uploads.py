@@ -2,19 +2,22 @@
 
 import os
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import structlog
 from anyio.to_thread import run_sync
 from fastapi import Request
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from app.api.errors import BodyTooLarge, MalformedUpload
+from app.api.errors import BodyTooLarge, MalformedUpload, StorageUnavailable
+
+log = structlog.get_logger("trainshed.api")
 
 FILE_FIELD: Final = "file"
 NAME_FIELD: Final = "name"
@@ -43,16 +46,27 @@ async def received(request: Request, folder: Path, limit: int) -> AsyncIterator[
     Raises:
         BodyTooLarge: the table has more than `limit` bytes.
         MalformedUpload: the form is broken or has no file.
+        StorageUnavailable: the folder cannot take it: no space is left, for example.
     """
-    descriptor, path = _new_file(folder)
+    with _storage_errors():
+        descriptor, path = _new_file(folder)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with _storage_errors(), os.fdopen(descriptor, "wb") as file:
             sink = _Sink(file, limit)
             name = await _read(request, sink)
             await sink.flush()
         yield Upload(path, name)
     finally:
         os.unlink(path)  # noqa: PTH108 - one quick call, which a pathlib rule would want in another thread
+
+
+@contextmanager
+def _storage_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        log.exception("an upload cannot be kept")
+        raise StorageUnavailable from error
 
 
 def remove_abandoned(folder: Path, now: datetime) -> None:

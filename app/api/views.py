@@ -1,9 +1,10 @@
 """The shapes of answers, for OpenAPI and for the tests that hold the answers to it; hot paths never build them."""
 
-from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 from pydantic_core import PydanticCustomError
 
 from app.jobs.states import JobState, StopRequest
@@ -13,13 +14,24 @@ Item = TypeVar("Item")
 
 
 def _text(value: object) -> object:
-    if not isinstance(value, str | datetime):
+    # Pydantic takes "0.5" for a number of seconds since 1970.
+    if not (isinstance(value, datetime) or (isinstance(value, str) and _YEAR.match(value))):
         raise PydanticCustomError("timestamp", "must be a time with its zone, for example 2030-01-31T00:00:00Z")
     return value
 
 
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise PydanticCustomError("timestamp", "must be a time between the years 1 and 9999 in UTC") from None
+
+
+_YEAR: Final = re.compile(r"\d{4}-", re.ASCII)
 Moment = Annotated[
-    Annotated[AwareDatetime, Strict(strict=False)], BeforeValidator(_text, json_schema_input_type=AwareDatetime)
+    Annotated[AwareDatetime, Strict(strict=False)],
+    BeforeValidator(_text, json_schema_input_type=AwareDatetime),
+    AfterValidator(_in_utc),
 ]
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 Framework = Literal["torch", "tensorflow"]

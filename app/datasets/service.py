@@ -36,6 +36,9 @@ Holders = Callable[[Session, str], Sequence[str]]
 """Given a data set's id, the ids of the jobs that need it. Jobs that are over let go of it in the same call, since
 their rows refer to it. Jobs are a layer above this one, so the caller brings this function."""
 
+Also = Callable[[Session, str], None]
+"""What else is to be written in the transaction that makes the data set of this id."""
+
 
 class DatasetInUse(Conflict):
     def __init__(self, dataset_id: str, jobs: Sequence[str]) -> None:
@@ -59,11 +62,19 @@ class Upload:
 
 
 def add_csv(
-    database: Database, storage: Storage, upload: Upload, *, project_id: str, user: str, now: datetime
+    database: Database,
+    storage: Storage,
+    upload: Upload,
+    *,
+    project_id: str,
+    user: str,
+    now: datetime,
+    also: Also | None = None,
 ) -> Dataset:
     """Store a checked CSV file and its row. The same file uploaded twice gives two data sets, with equal digests.
 
     Raises:
+        Exception: what `also` raised; there is neither file nor row.
         OSError: the storage could not take the file; there is no row.
     """
     dataset_id = new_id(_PREFIX)
@@ -86,6 +97,8 @@ def add_csv(
     try:
         with database.write() as session:
             session.add(dataset)
+            if also is not None:
+                also(session, dataset_id)
     except DatabaseDown:
         # The connection may have broken after the commit, so the row may be there: it must not lose its file.
         raise

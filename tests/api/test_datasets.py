@@ -65,6 +65,13 @@ class TestUpload:
         problem(api.post("/v1/datasets", content=b"a,a\n1,2\n", headers=AS_CSV), 422, "invalid_data")
         assert list(api.services.limits.upload_dir.iterdir()) == []
 
+    @ONE_DATABASE
+    def test_a_disk_that_takes_nothing_is_503(self, api: Api) -> None:
+        folder = api.services.limits.upload_dir
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.write_text("a file is in the way, so every write fails as on a full disk")
+        problem(api.post("/v1/datasets", content=CSV, headers=AS_CSV), 503, "storage_unavailable")
+
     def test_the_mark_before_the_first_name_is_no_part_of_it(self, api: Api) -> None:
         # The shared case: "CSV UTF-8" of a spreadsheet, with CRLF.
         shown = upload(api, (DATA / "bom_crlf.csv").read_bytes())

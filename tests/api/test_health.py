@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,6 +20,7 @@ from app.migrations_runner import upgrade
 from app.settings import Settings
 from app.storage import Storage
 from tests.api.client import ONE_DATABASE, SPEC, Api, problem, running
+from tests.api.serve import wait_until
 from tests.fakes import START, FakeClock
 from tests.rows import add_worker
 
@@ -133,6 +135,53 @@ class TestReady:
             worker = session.get_one(Worker, worker_id)
             worker.heartbeat_at = clock.now()
         assert checks(api)["queue"] == "degraded"
+
+
+@ONE_DATABASE
+class TestManyWhoAsk:
+    """Anybody may ask, without a key, so a question must not cost a look of its own."""
+
+    @pytest.fixture
+    def looks(self, api: Api) -> list[str]:
+        """One entry for each look at the storage, which every look begins with or comes to."""
+        counted: list[str] = []
+        held = api.services.storage
+
+        class Counted:
+            def exists(self, key: str) -> bool:
+                counted.append(key)
+                return held.exists(key)
+
+        api.services.storage = Counted()  # type: ignore[assignment] # the one method that is called
+        return counted
+
+    def test_get_one_look_a_second_while_all_is_well(
+        self, api: Api, database: Database, looks: list[str], clock: FakeClock
+    ) -> None:
+        with database.write() as session:
+            add_worker(session)
+        for _ in range(3):
+            assert api.get("/readyz").json() == {"status": "ok"}
+        assert len(looks) == 1
+        clock.advance(1.0)
+        api.get("/readyz")
+        assert len(looks) == 2
+
+    def test_get_a_new_look_while_it_is_not(self, api: Api, database: Database, looks: list[str]) -> None:
+        assert api.get("/readyz").json() == {"status": "degraded"}
+        with database.write() as session:
+            add_worker(session)
+        api.services.hosts.forget()
+        assert api.get("/readyz").json() == {"status": "ok"}
+        assert len(looks) == 2
+
+    def test_share_the_look_that_is_under_way(self, api: Api, looks: list[str]) -> None:
+        with api.services.hosts._lock:  # the checks wait here, as they would for a slow database
+            asked = [api.portal.start_task_soon(api.http.get, "/readyz") for _ in range(20)]
+            wait_until(lambda: len(looks) == 1)
+            api.get("/livez")
+        assert {answer.result().json()["status"] for answer in asked} == {"degraded"}
+        assert len(looks) == 1
 
 
 class TestMetrics:

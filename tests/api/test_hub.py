@@ -57,9 +57,9 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 def counting(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Every read of the database from now on, as the position it was read from."""
     reads: list[int] = []
-    read: Callable[[str, int], Awaitable[list[Frame]]] = hub._read
+    read: Callable[[str, int], Awaitable[tuple[list[Frame], bool]]] = hub._read
 
-    async def counted(job_id: str, after: int) -> list[Frame]:
+    async def counted(job_id: str, after: int) -> tuple[list[Frame], bool]:
         reads.append(after)
         return await read(job_id, after)
 
@@ -84,6 +84,20 @@ class TestFollow:
         last = writer.finish()
         assert last > 1000 + PAGE
         assert run(collect(Hub(database, LOOKING), writer.job_id)) == list(range(1, last + 1))
+
+    @ONE_DATABASE
+    def test_holds_few_of_large_events_at_a_time(self, database: Database, writer: Writer) -> None:
+        # 64 kB is the most that one event of a log has; 200 of them would be 12 MB for every follower.
+        for _ in range(40):
+            writer.lines("x" * 60_000)
+        last = writer.finish()
+
+        async def scenario() -> list[list[Frame]]:
+            return [frames async for frames in Hub(database, LOOKING).follow(writer.job_id, 0) if frames]
+
+        groups = run(scenario())
+        assert [found.seq for frames in groups for found in frames] == list(range(1, last + 1))
+        assert max(sum(len(found.sse) for found in frames) for frames in groups) < 600_000
 
     def test_goes_on_live_when_rung(self, database: Database, writer: Writer) -> None:
         async def scenario() -> list[int]:
@@ -250,7 +264,7 @@ class TestLostDatabase:
             page = hub._page
             failures = iter([True, True, False])
 
-            def flaky(job_id: str, after: int) -> list[Frame]:
+            def flaky(job_id: str, after: int) -> tuple[list[Frame], bool]:
                 if next(failures, False):
                     raise DatabaseDown("The database does not answer; try again.")
                 return page(job_id, after)

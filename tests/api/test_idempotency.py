@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import func, select
 
@@ -117,3 +119,66 @@ class TestIdempotency:
     def test_without_a_key_each_is_a_job(self, api: Api, database: Database) -> None:
         assert api.submit()["id"] != api.submit()["id"]
         assert count_jobs(database) == 2
+
+
+CSV = b"a,b,label\n1,2,yes\n3,4,no\n"
+AS_CSV = KEY | {"Content-Type": "text/csv"}
+
+
+def upload(api: Api, content: bytes = CSV, name: str = "toy") -> httpx.Response:
+    return api.post(f"/v1/datasets?name={name}", content=content, headers=AS_CSV)
+
+
+def listed(api: Api) -> list[str]:
+    return [dataset["id"] for dataset in api.get("/v1/datasets").json()["data"]]
+
+
+class TestUpload:
+    def test_a_repeat_gets_the_first_answer(self, api: Api, storage: Storage) -> None:
+        first, second = upload(api), upload(api)
+        assert "idempotency-replayed" not in first.headers
+        assert second.headers["idempotency-replayed"] == "true"
+        assert (second.status_code, second.content) == (201, first.content)
+        assert second.headers["location"] == first.headers["location"]
+        assert listed(api) == [first.json()["id"]]
+        assert len(storage.list()) == 1
+
+    def test_a_form_with_the_same_table_and_name_is_a_repeat(self, api: Api) -> None:
+        first = upload(api)
+        form = api.post("/v1/datasets", files={"file": ("x.csv", CSV)}, data={"name": "toy"}, headers=KEY)
+        assert form.content == first.content
+
+    def test_the_same_at_the_same_time_is_one_data_set_and_one_file(self, api: Api, storage: Storage) -> None:
+        sent = ("POST", "/v1/datasets", {"content": CSV, "headers": AS_CSV})
+        answers = api.together([sent] * 6)
+        assert {answer.status_code for answer in answers} == {201}
+        assert sum("idempotency-replayed" not in answer.headers for answer in answers) == 1
+        assert listed(api) == [answers[0].json()["id"]]
+        assert len(storage.list()) == 1
+
+    @pytest.mark.parametrize("change", [{"content": CSV + b"5,6,no\n"}, {"name": "another"}])
+    def test_another_table_or_name_under_the_same_key_is_refused(self, api: Api, change: dict[str, Any]) -> None:
+        first = upload(api)
+        problem(upload(api, **change), 422, "idempotency_mismatch")
+        assert listed(api) == [first.json()["id"]]
+
+    def test_a_key_that_made_a_job_makes_no_data_set(self, api: Api) -> None:
+        api.post("/v1/jobs", json=SPEC, headers=KEY)
+        problem(upload(api), 422, "idempotency_mismatch")
+        assert listed(api) == []
+
+    def test_one_that_was_deleted_does_not_come_back(self, api: Api, storage: Storage) -> None:
+        first = upload(api)
+        api.delete(first.headers["location"])
+        problem(upload(api), 409, "conflict")
+        assert (listed(api), storage.list()) == ([], [])
+
+    def test_a_refusal_is_not_kept(self, api: Api) -> None:
+        problem(upload(api, b"a,a\n1,2\n"), 422, "invalid_data")
+        assert upload(api).status_code == 201
+
+    def test_a_key_belongs_to_its_api_key(self, api: Api, other: Tenant) -> None:
+        first = upload(api)
+        second = upload(api.with_key(other.user))
+        assert "idempotency-replayed" not in second.headers
+        assert second.json()["id"] != first.json()["id"]

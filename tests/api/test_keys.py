@@ -53,6 +53,8 @@ class TestCreate:
             ({"expires_at": "2020-01-01T00:00:00Z"}, "/expires_at"),
             ({"expires_at": "tomorrow"}, "/expires_at"),
             ({"expires_at": "2030-01-01T00:00:00"}, "/expires_at"),
+            ({"expires_at": "4070908800"}, "/expires_at"),
+            ({"expires_at": "9999-12-31T23:59:59-12:00"}, "/expires_at"),
         ],
     )
     def test_what_cannot_be_is_named(self, admin: Api, change: dict[str, Any], pointer: str) -> None:
@@ -64,6 +66,13 @@ class TestCreate:
     def test_an_empty_body_names_what_is_missing(self, admin: Api) -> None:
         shown = problem(admin.post("/v1/keys", json={}), 422, "invalid_request")["errors"]
         assert {item["pointer"] for item in shown} == {"/user", "/name"}
+
+    def test_an_idempotency_key_is_refused_since_no_secret_can_be_shown_again(self, admin: Api) -> None:
+        before = admin.get("/v1/keys").json()
+        answer = admin.post("/v1/keys", json=BODY, headers={"Idempotency-Key": "a"})
+        (shown,) = problem(answer, 422, "invalid_request")["errors"]
+        assert (shown["place"], shown["pointer"]) == ("header", "/idempotency-key")
+        assert admin.get("/v1/keys").json() == before
 
 
 class TestList:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -137,6 +138,14 @@ class TestListen:
     def test_one_that_listens_everywhere_is_reached_at_the_loopback(self) -> None:
         with listen("0.0.0.0", 0) as listening:  # noqa: S104 - closed again at once
             assert url_of(listening).startswith("http://127.0.0.1:")
+
+    def test_a_client_that_takes_nothing_or_is_gone_is_given_up(self) -> None:
+        with listen("127.0.0.1", 0) as listening:
+            listening.listen()
+            with socket.create_connection(listening.getsockname()[:2]), listening.accept()[0] as accepted:
+                assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                stalled_ms = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+                assert stalled_ms >= 1000 * accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) > 0
 
     def test_a_port_can_be_taken_again_at_once(self) -> None:
         with listen("127.0.0.1", 0) as first:

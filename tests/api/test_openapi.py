@@ -1,11 +1,15 @@
 """The OpenAPI document: complete, unambiguous, and true."""
 
+import inspect
 import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
 from app.api.problems import MEDIA_TYPE, PROBLEMS
@@ -27,6 +31,22 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield method, path, operation
+
+
+def dependencies(dependant: Dependant) -> Iterator[Dependant]:
+    for inner in dependant.dependencies:
+        yield inner
+        yield from dependencies(inner)
+
+
+@ONE_DATABASE
+class TestDependencies:
+    def test_none_is_sent_to_a_thread(self, app: FastAPI) -> None:
+        # FastAPI does that to each that is no coroutine function; a request then waits for a free thread several times.
+        routes = [route for route in app.routes if isinstance(route, APIRoute)]
+        calls = {inner.call for route in routes for inner in dependencies(route.dependant)}
+        assert len(calls) > 4
+        assert {call for call in calls if not inspect.iscoroutinefunction(call)} == set()
 
 
 def references(node: object) -> Iterator[str]:
