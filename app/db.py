@@ -199,6 +199,7 @@ def _engine(url: str, *, read_only: bool, synchronous: str, pool_size: int) -> E
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_pre_ping=True,
+            hide_parameters=True,  # an error's text goes to the log, and specs and names are nobody's business there
             pool_timeout=_LOCK_S,
             connect_args={
                 **_DEAD_PEER,
@@ -211,7 +212,12 @@ def _engine(url: str, *, read_only: bool, synchronous: str, pool_size: int) -> E
     if url != "sqlite:///:memory:":
         Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
-        url, pool_size=pool_size, max_overflow=pool_size, pool_timeout=_LOCK_S, connect_args={"timeout": _LOCK_S}
+        url,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_timeout=_LOCK_S,
+        hide_parameters=True,
+        connect_args={"timeout": _LOCK_S},
     )
 
     def on_connect(connection: Any, _entry: ConnectionPoolEntry) -> None:  # noqa: ANN401 - the driver's own class

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -11,6 +11,16 @@ from app.errors import Cause
 from app.jobs.causes import CAUSES
 from app.jobs.models import Attempt, AttemptNode
 from app.jobs.repository import JobRow
+
+# Of a trainer's environment a reader sees what pins and bounds it; paths of the host are not among that.
+_SHOWN: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES")
+_SHOWN_PREFIXES: Final = ("TF_", "OMP_", "OPENBLAS_", "MKL_", "POLARS_", "KERAS_")
+
+
+def _shown(environment: Mapping[str, str] | None) -> dict[str, str] | None:
+    if environment is None:
+        return None
+    return {name: text for name, text in environment.items() if name in _SHOWN or name.startswith(_SHOWN_PREFIXES)}
 
 
 def _time(moment: datetime | None) -> str | None:
@@ -78,7 +88,7 @@ def attempt_json(attempt: Attempt, nodes: Sequence[AttemptNode]) -> dict[str, An
         "simulated": facts.get("simulated"),
         "framework_version": facts.get("framework_version"),
         "threads": facts.get("threads"),
-        "environment": facts.get("environment"),
+        "environment": _shown(facts.get("environment")),
         "placed_at": _time(attempt.placed_at),
         "claimed_at": _time(attempt.claimed_at),
         "started_at": _time(attempt.started_at),

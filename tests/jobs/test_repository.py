@@ -8,7 +8,7 @@ import pytest
 from app.accounts.models import Project
 from app.db import Database
 from app.errors import NotFound
-from app.jobs.models import JobTag
+from app.jobs.models import Attempt, JobTag
 from app.jobs.repository import JobFilter, attempts_of, get_job, list_jobs
 from app.jobs.schemas import attempt_json, job_json
 from app.jobs.states import JobState
@@ -108,6 +108,17 @@ class TestWireForm:
         assert attempt["devices"][0]["pci_bus_id"] == "0000:00:00.0"
         assert attempt["device_kind"] == "cuda"
         assert attempt["workers"][0]["pid"] == 4242
+
+    def test_of_the_environment_it_shows_what_pins_and_no_path(self, database: Database, clock: FakeClock) -> None:
+        scene = make_scene(database, clock)
+        scene.run()
+        with database.write() as session:
+            pinned = {"CUDA_VISIBLE_DEVICES": "GPU-1", "OMP_NUM_THREADS": "1"}
+            private = {"PATH": "/opt/bin", "HOME": "/srv/work/job_1", "TRAINSHED_LAUNCH": "f00"}
+            session.get_one(Attempt, (scene.job_id, 1)).facts = {"environment": pinned | private}
+        with database.read() as session:
+            ((attempt, nodes),) = attempts_of(session, scene.job_id)
+        assert attempt_json(attempt, nodes)["environment"] == pinned
 
     def test_an_attempt_that_was_never_claimed(self, database: Database, clock: FakeClock) -> None:
         scene = make_scene(database, clock)

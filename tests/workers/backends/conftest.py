@@ -2,9 +2,14 @@
 
 TensorFlow fixes the sizes of its pools at its first op and refuses another number afterwards, for the whole process;
 which test comes first depends on how the files are spread over processes.
+
+`torch._dynamo` comes before TensorFlow: torch's CUDA build brings triton with it, and triton loaded after TensorFlow
+ends the process with a segmentation fault (seen with torch 2.13 and TensorFlow 2.21; the other order works). Trainers
+never meet this, since each has one framework.
 """
 
 import pytest
+import torch._dynamo  # noqa: F401 - see above
 
 from tests.workers.backends.sessions import CPU
 from workers.backends.base import load_backend
