@@ -15,7 +15,7 @@ from typing import Final
 
 import httpx
 
-from benchmarks.harness.client import Client, seconds_of
+from benchmarks.harness.client import Client
 from benchmarks.harness.servers import Server, ray_jobs, trainshed
 from benchmarks.harness.table import Row, arguments, at_most, at_most_plus, show
 
@@ -51,7 +51,14 @@ def ours(server: Server, framework: str) -> float:
 
 
 def plain(framework: str, folder: Path) -> float:
-    return seconds_of(lambda: subprocess.run(_command(framework, folder), check=True, stdout=subprocess.DEVNULL))
+    """Seconds for the script by itself; its output is shown only when it fails."""
+    command = _command(framework, folder)
+    started = time.perf_counter()
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    took = time.perf_counter() - started
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return took
 
 
 def on_ray(server: Server, framework: str, folder: Path) -> float:

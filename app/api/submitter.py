@@ -11,13 +11,12 @@ from typing import Final
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
 
 from app.api.services import Services
 from app.api.submission import Created, Order, created, prepare, replay
 from app.broker import CHANNEL_WANTED
 from app.errors import TrainshedError, Unavailable
-from app.jobs.submit import Submission, SubmitResult, submit
+from app.jobs.submit import Submission, SubmitResult, submit_all
 
 _LARGEST_GROUP: Final = 32
 Outcome = Created | Exception
@@ -91,17 +90,10 @@ def _write_together(services: Services, ready: Sequence[tuple[Order, Submission]
         return []
     try:
         with services.database.write() as session:
-            results = [_submit(session, submission) for _, submission in ready]
+            results = submit_all(session, [submission for _, submission in ready])
     except IntegrityError:
         return [_write_alone(services, order, submission) for order, submission in ready]
     return [_outcome(services, *pair, result) for pair, result in zip(ready, results, strict=True)]
-
-
-def _submit(session: Session, submission: Submission) -> SubmitResult | TrainshedError:
-    try:
-        return submit(session, submission)
-    except TrainshedError as error:  # raised before anything of it was written
-        return error
 
 
 def _write_alone(services: Services, order: Order, submission: Submission) -> Outcome:
@@ -109,7 +101,7 @@ def _write_alone(services: Services, order: Order, submission: Submission) -> Ou
     for _ in range(2):
         try:
             with services.database.write() as session:
-                result = _submit(session, submission)
+                (result,) = submit_all(session, [submission])
             return _outcome(services, order, submission, result)
         except IntegrityError:
             services.schemas.clear()

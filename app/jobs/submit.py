@@ -3,20 +3,23 @@
 Nothing is published here: the row itself is what the control loop finds, so a crash after the commit loses nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import orjson
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
 from app import ids
+from app.db import Base
 from app.errors import Conflict, TrainshedError
-from app.jobs import journal
 from app.jobs.models import IdempotencyKey, Job, JobHead, JobTag, JournalRow
 from app.jobs.states import JobState
 from app.spec import EffectiveSpec
+
+_QUEUED: Final = orjson.dumps({"state": JobState.QUEUED.value}).decode()
 
 
 class IdempotencyMismatch(TrainshedError):
@@ -96,46 +99,92 @@ def submit(session: Session, submission: Submission) -> SubmitResult:
         QueueFull: the project has too many waiting jobs.
         sqlalchemy.exc.IntegrityError: two requests with one key met on PostgreSQL; look again with `find_replay`.
     """
-    earlier = find_replay(session, submission.key_id, submission.idempotency)
-    if earlier is not None:
-        return SubmitResult(earlier, replayed=True)
-    _check_queue(session, submission)
-    job_id = ids.new_id("job")
-    connection = session.connection()
-    connection.execute(insert(Job), [_row(job_id, submission)])
-    connection.execute(insert(JobHead), [{"job_id": job_id, "last_seq": 1, "attempt": 0, "closed": False}])
-    entry = journal.Entry("state", {"state": JobState.QUEUED.value})
-    connection.execute(
-        insert(JournalRow),
-        [
-            {
-                "job_id": job_id,
-                "seq": 1,
-                "attempt": 0,
-                "kind": entry.kind,
-                "at": submission.now,
-                "data": orjson.dumps(entry.data).decode(),
-            }
-        ],
-    )
-    if submission.effective.tags:
-        tags = submission.effective.tags.items()
-        connection.execute(insert(JobTag), [{"job_id": job_id, "key": key, "value": value} for key, value in tags])
-    if submission.idempotency is not None:
-        connection.execute(insert(IdempotencyKey), [_key_row(job_id, submission, *submission.idempotency)])
-    return SubmitResult(job_id, replayed=False)
+    (result,) = submit_all(session, [submission])
+    if isinstance(result, TrainshedError):
+        raise result
+    return result
 
 
-def _check_queue(session: Session, submission: Submission) -> None:
-    # Counts at most limit + 1 index entries, so that a long queue does not slow every submit down.
+def submit_all(session: Session, submissions: Sequence[Submission]) -> list[SubmitResult | TrainshedError]:
+    """Accept several jobs in one transaction, each or its refusal by itself, with one insert per table for all.
+
+    Raises:
+        sqlalchemy.exc.IntegrityError: as `submit`; then none of them was written.
+    """
+    group = _Group(session)
+    results = [group.add(submission) for submission in submissions]
+    group.write()
+    return results
+
+
+class _Group:
+    """Jobs that are accepted together: what one adds counts for those behind it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._room: dict[str, int] = {}
+        self._keys: dict[tuple[str, str], tuple[str, str]] = {}
+        self._rows: dict[type[Base], list[dict[str, Any]]] = {
+            table: [] for table in (Job, JobHead, JournalRow, JobTag, IdempotencyKey)
+        }
+
+    def add(self, submission: Submission) -> SubmitResult | TrainshedError:
+        try:
+            earlier = self._earlier(submission)
+            if earlier is not None:
+                return SubmitResult(earlier, replayed=True)
+            self._take_place(submission)
+        except TrainshedError as error:
+            return error
+        return SubmitResult(self._accept(submission), replayed=False)
+
+    def write(self) -> None:
+        connection = self._session.connection()
+        for table, rows in self._rows.items():
+            if rows:
+                connection.execute(insert(table), rows)
+
+    def _earlier(self, submission: Submission) -> str | None:
+        if submission.idempotency is None:
+            return None
+        key, digest = submission.idempotency
+        beside = self._keys.get((submission.key_id, key))
+        if beside is None:
+            return find_replay(self._session, submission.key_id, submission.idempotency)
+        if beside[0] != digest:
+            raise IdempotencyMismatch(key)
+        return beside[1]
+
+    def _take_place(self, submission: Submission) -> None:
+        project_id, limit = submission.project_id, submission.max_queued
+        if project_id not in self._room:
+            self._room[project_id] = limit - _waiting(self._session, project_id, limit)
+        if self._room[project_id] <= 0:
+            raise QueueFull(limit)
+        self._room[project_id] -= 1
+
+    def _accept(self, submission: Submission) -> str:
+        job_id = ids.new_id("job")
+        self._rows[Job].append(_row(job_id, submission))
+        self._rows[JobHead].append({"job_id": job_id, "last_seq": 1, "attempt": 0, "closed": False})
+        self._rows[JournalRow].append(
+            {"job_id": job_id, "seq": 1, "attempt": 0, "kind": "state", "at": submission.now, "data": _QUEUED}
+        )
+        for key, value in submission.effective.tags.items():
+            self._rows[JobTag].append({"job_id": job_id, "key": key, "value": value})
+        if submission.idempotency is not None:
+            key, digest = submission.idempotency
+            self._keys[submission.key_id, key] = (digest, job_id)
+            self._rows[IdempotencyKey].append(_key_row(job_id, submission, key, digest))
+        return job_id
+
+
+def _waiting(session: Session, project_id: str, limit: int) -> int:
+    """How many jobs of the project wait, counted no further than `limit`, so that a long queue slows nobody down."""
     waiting = (
-        select(Job.id)
-        .where(Job.project_id == submission.project_id, Job.state == JobState.QUEUED.value)
-        .limit(submission.max_queued + 1)
-        .subquery()
+        select(Job.id).where(Job.project_id == project_id, Job.state == JobState.QUEUED.value).limit(limit).subquery()
     )
-    if session.execute(select(func.count()).select_from(waiting)).scalar_one() >= submission.max_queued:
-        raise QueueFull(submission.max_queued)
+    return session.execute(select(func.count()).select_from(waiting)).scalar_one()
 
 
 def _row(job_id: str, submission: Submission) -> dict[str, Any]:

@@ -7,9 +7,18 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from app.db import Database
+from app.errors import TrainshedError
 from app.jobs import journal
 from app.jobs.models import Job, JobTag
-from app.jobs.submit import IdempotencyMismatch, QueueFull, Submission, SubmitResult, find_replay, submit
+from app.jobs.submit import (
+    IdempotencyMismatch,
+    QueueFull,
+    Submission,
+    SubmitResult,
+    find_replay,
+    submit,
+    submit_all,
+)
 from app.spec import parse_spec, resolve
 from tests.fakes import FakeClock
 from tests.jobs.placing import TABLE
@@ -73,6 +82,42 @@ class TestSubmit:
             send(database, replace(submission, max_queued=2))
         with pytest.raises(QueueFull, match="2 jobs of this project wait already"):
             send(database, replace(submission, max_queued=2))
+
+
+class TestGroup:
+    """Jobs accepted together: what one adds counts for those behind it, and a refusal is its own."""
+
+    def together(self, database: Database, *submissions: Submission) -> list[SubmitResult | TrainshedError]:
+        with database.write() as session:
+            return submit_all(session, submissions)
+
+    def test_each_has_its_rows(self, database: Database, submission: Submission) -> None:
+        results = self.together(database, submission, replace(submission, warnings=[]), submission)
+        with database.read() as session:
+            jobs = {job.id: job.warnings for job in session.query(Job)}
+            heads = [journal.head(session, job_id) for job_id in jobs]
+            tags = session.query(JobTag).count()
+        assert [isinstance(result, SubmitResult) for result in results] == [True] * 3
+        assert sorted(jobs.values()) == [[], ["careful"], ["careful"]]
+        assert heads == [(1, False)] * 3
+        assert tags == 3
+
+    def test_a_key_that_comes_twice_makes_one_job(self, database: Database, submission: Submission) -> None:
+        keyed = replace(submission, idempotency=("k-1", "a" * 64))
+        other = replace(submission, idempotency=("k-1", "b" * 64))
+        first, second, third = self.together(database, keyed, keyed, other)
+        assert isinstance(first, SubmitResult)
+        assert second == SubmitResult(first.job_id, replayed=True)
+        assert isinstance(third, IdempotencyMismatch)
+        with database.read() as session:
+            assert session.query(Job).count() == 1
+
+    def test_the_last_place_is_given_once(self, database: Database, submission: Submission) -> None:
+        send(database, replace(submission, max_queued=3))
+        results = self.together(database, *[replace(submission, max_queued=3)] * 4)
+        assert [type(result) for result in results] == [SubmitResult, SubmitResult, QueueFull, QueueFull]
+        with database.read() as session:
+            assert session.query(Job).count() == 3
 
 
 class TestIdempotency:
