@@ -104,7 +104,7 @@ class TestServer:
 
     def test_it_keeps_nothing_on_disk(self, home: Home) -> None:
         child = Child(redis_server.program(find_server(os.environ), home.run / "redis.sock", home, os.environ))
-        until(lambda: has_text(child.program.log, "ready to accept"), "Redis is ready")
+        until(lambda: has_text(child.program.log, "eady to accept"), "Redis is ready")  # Redis 6 writes it small
         child.terminate()
         until(child.ended, "Redis ends")
         assert list(home.run.iterdir()) == []
