@@ -38,7 +38,7 @@ help: ## List these verbs.
 setup: $(VENV)/made-in ## Make .venv with everything in it; PYTHON=... chooses the interpreter.
 
 .PHONY: demo
-demo: setup ## Start the service, train one job on each framework, show both, and stop.
+demo: setup ## Start the service, train three jobs on each framework, show them, and stop.
 	@$(BIN)/trainshed demo
 
 .PHONY: up

@@ -3,6 +3,7 @@
 It needs the database, not Redis. Several copies may run: passes take turns by a lock in the database.
 """
 
+import contextlib
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from app.clock import Clock, SystemClock
 from app.db import Database
 from app.errors import TrainshedError, Unavailable
 from app.jobs.retention import forget_keys
+from app.migrations_runner import is_current
 from app.scheduling.reconcile import due_hints, reconcile
 from app.scheduling.run import Placed, Times, schedule
 from app.scheduling.steadiness import Steadiness
@@ -71,6 +73,18 @@ class Control:
     def stop(self) -> None:
         self._stop.set()
         self._bell.set()
+
+    def wait_for_schema(self) -> None:
+        """Return once the database has this code's schema, or when it is time to stop; said once, not each second."""
+        said = False
+        while not self._stop.is_set():
+            with contextlib.suppress(TrainshedError), self._database.read() as session:
+                if is_current(session):
+                    return
+            if not said:
+                log.warning("schema_not_ready", hint="The database lacks this version's schema; run: trainshed migrate")
+                said = True
+            self._stop.wait(_AFTER_FAULT_S)
 
     def run(self) -> None:
         """Work until `stop`; a fault is logged, at most once per second and step, and never ends the loop."""
@@ -191,8 +205,9 @@ def main(settings: Settings) -> None:
     bell.start()
     if listener is not None:
         listener.start()
-    log.info("control_ready")
     try:
+        control.wait_for_schema()
+        log.info("control_ready")
         control.run()
     finally:
         if listener is not None:

@@ -136,7 +136,9 @@ class Server(uvicorn.Server):
             print(f"listening on {url}", flush=True)  # noqa: T201 - the one line that a person or a script waits for
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._url_file.unlink(missing_ok=True)
+        # Another API of this run folder may have written its own address since.
+        if sockets and _reads(self._url_file, url_of(sockets[0])):
+            self._url_file.unlink(missing_ok=True)
         await super().shutdown(sockets=sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the shape of a signal handler
@@ -167,6 +169,13 @@ def listen(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALLED_S * 1000)
     listening.bind(address)
     return listening
+
+
+def _reads(path: Path, text: str) -> bool:
+    try:
+        return path.read_text(encoding="utf-8") == text
+    except OSError:
+        return False
 
 
 def _write_atomically(path: Path, text: str) -> None:

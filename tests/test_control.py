@@ -10,6 +10,7 @@ from app.clock import Clock
 from app.control import Control, Pace, times_of
 from app.db import Database
 from app.jobs.states import JobState
+from app.migrations_runner import upgrade
 from app.scheduling.run import Placed
 from app.settings import load_settings
 from tests.fakes import FakeClock
@@ -159,6 +160,29 @@ class TestLoop:
             control.stop()
             thread.join(10)
         assert scene.state() is JobState.QUEUED
+
+
+class TestSchema:
+    def test_it_waits_for_the_schema_and_then_goes_on(self, tmp_path: Path) -> None:
+        url = f"sqlite:///{tmp_path / 'new.db'}"
+        database = Database(url)
+        control = make_control(database, Ears())
+        waiting = threading.Thread(target=control.wait_for_schema)
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()
+        upgrade(url)
+        waiting.join(20)
+        assert not waiting.is_alive()
+        database.dispose()
+
+    def test_a_stop_ends_the_wait(self, tmp_path: Path) -> None:
+        database = Database(f"sqlite:///{tmp_path / 'new.db'}")
+        control = make_control(database, Ears())
+        control.stop()
+        control.wait_for_schema()
+        assert not (tmp_path / "new.db").exists()
+        database.dispose()
 
 
 class TestTimes:

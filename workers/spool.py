@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final
 
 import orjson
@@ -78,7 +79,8 @@ class Spool:
     def report(self, report: Report) -> None:
         with self._lock:
             pending = self._pending
-            for point in report.points:
+            following = [point.step for point in report.points[1:]]
+            for point, next_step in zip_longest(report.points, following):
                 value = to_json(point.value)
                 if pending.points % POINTS_PER_ENTRY == 0:
                     pending.series.append({})
@@ -88,11 +90,12 @@ class Spool:
                 series["epoch"].append(point.epoch)
                 series["value"].append(value)
                 self._latest[point.name] = value
-            pending.progress = progress_json(report.progress)
-            if report.points:
-                pending.changed = True
-                if is_better(self._latest, pending.best):
+                # Judged at each step's last point: a report carries as many epochs as the clock let it, and which epoch
+                # is the best must not depend on that.
+                if point.step != next_step and is_better(self._latest, pending.best):
                     pending.best = dict(self._latest)
+            pending.progress = progress_json(report.progress)
+            pending.changed = pending.changed or bool(report.points)
             self.filled.set()
 
     def notice(self, code: str, message: str) -> None:

@@ -163,5 +163,5 @@ def _queue(services: Services) -> Check:
     startable = {placement.job_id for placement in plan(waiting, services.hosts.get(), now).placements}
     stuck = [job for job in waiting if job.id in startable and (now - job.queued_at).total_seconds() > _STUCK_S]
     if stuck:
-        return Check("degraded", f"{len(stuck)} jobs wait although devices for them are free.")
-    return Check("ok", f"{len(waiting)} jobs wait.")
+        return Check("degraded", f"Jobs wait although devices for them are free: {len(stuck)}.")
+    return Check("ok", f"Waiting jobs: {len(waiting)}.")

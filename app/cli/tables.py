@@ -96,13 +96,15 @@ def job_pairs(job: Json) -> Table:
 
 
 def metrics_table(job: Json) -> Table | None:
-    """The newest and the best values; None when there are none."""
+    """The newest values and those of the best epoch (the lowest validation loss); None when there are none."""
     metrics = job.get("metrics") or {}
     last, best = metrics.get("last") or {}, metrics.get("best") or {}
     names = sorted({*last, *best})
     if not names:
         return None
-    return table(("metric", "last", "best"), ((name, number(last.get(name)), number(best.get(name))) for name in names))
+    return table(
+        ("metric", "last", "best epoch"), ((name, number(last.get(name)), number(best.get(name))) for name in names)
+    )
 
 
 def attempts_table(attempts: Iterable[Json]) -> Table:
@@ -226,8 +228,12 @@ def _progress(job: Json) -> str:
 
 def _end_of(attempt: Json) -> str:
     if attempt.get("cause"):
-        how = f"signal {attempt['signal']}" if attempt.get("signal") else f"exit {attempt.get('exit_code')}"
-        return f"{attempt['cause']} ({how}): {attempt.get('detail') or attempt.get('message') or ''}"
+        how = ""
+        if attempt.get("signal"):
+            how = f" (signal {attempt['signal']})"
+        elif attempt.get("exit_code") is not None:
+            how = f" (exit {attempt['exit_code']})"
+        return f"{attempt['cause']}{how}: {attempt.get('detail') or attempt.get('message') or ''}"
     return "ended" if attempt.get("ended_at") else "open"
 
 

@@ -20,8 +20,11 @@ class StateConflict(Conflict):
     code = "state_conflict"
 
     def __init__(self, job_id: str, state: JobState, asked: str, legal: list[str]) -> None:
-        allowed = f"Legal now: {', '.join(legal)}." if legal else "Nothing more can be asked of it."
-        super().__init__(f"Job {job_id} is {state.value} and cannot be asked to {asked}. {allowed}")
+        if legal:
+            sentence = f"Job {job_id} is {state.value} and cannot be asked to {asked}. Legal now: {', '.join(legal)}."
+        else:
+            sentence = f"Job {job_id} has already ended ({state.value}); there is nothing to {asked}."
+        super().__init__(sentence)
         self.job_id = job_id
         self.state = state
         self.legal = legal

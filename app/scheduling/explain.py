@@ -65,7 +65,8 @@ def _for_devices(
         return Waiting("waiting_for_devices", _missing(job, free, best, visible), position)
     rivals = sum(other.device_type == job.device_type for other in ahead)
     if rivals:
-        return Waiting("behind_others", f"{rivals} jobs for the same devices come first", position)
+        who = "1 job" if rivals == 1 else f"{rivals} jobs"
+        return Waiting("behind_others", f"first {who} for the same devices", position)
     return Waiting("about_to_start", "starts with the next scheduling pass", position)
 
 

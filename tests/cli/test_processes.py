@@ -43,28 +43,38 @@ class TestRoot:
     def test_the_settings_of_the_environment_are_handed_on(self, environ: None, tmp_path: Path) -> None:
         del environ
         seen: list[Settings] = []
-        assert run(seen.append) == 0
+        assert run(seen.append, []) == 0
         assert seen[0].home == tmp_path
+
+    @pytest.mark.parametrize(("arguments", "code"), [(["--prot", "3"], 2), (["now"], 2), (["--help"], 0)])
+    def test_it_takes_no_arguments_and_starts_nothing_when_given_one(
+        self, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int
+    ) -> None:
+        started: list[Settings] = []
+        assert run(started.append, arguments) == code
+        assert started == []
+        captured = capsys.readouterr()
+        assert "TRAINSHED_DATABASE_URL" in captured.out or "unrecognized arguments" in captured.err
 
     def test_a_misspelt_variable_ends_it_with_a_sentence(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setenv("TRAINSHED_DATABSE_URL", "x")
-        assert run(lambda _settings: None) == 2
+        assert run(lambda _settings: None, []) == 2
         assert capsys.readouterr().err.startswith("error: TRAINSHED_DATABSE_URL is not a setting.")
 
     def test_an_error_of_ours_is_a_sentence_and_no_traceback(self, capsys: pytest.CaptureFixture[str]) -> None:
         def refuse(_settings: Settings) -> None:
             raise Refusing("It cannot be.")
 
-        assert run(refuse) == 2
+        assert run(refuse, []) == 2
         assert capsys.readouterr().err == "error: It cannot be.\n"
 
     def test_an_interrupt_is_no_error(self) -> None:
         def interrupted(_settings: Settings) -> None:
             raise KeyboardInterrupt
 
-        assert run(interrupted) == 130
+        assert run(interrupted, []) == 130
 
     def test_the_log_is_on_the_error_stream_in_one_line_with_time_and_level(
         self, capsys: pytest.CaptureFixture[str]
@@ -73,7 +83,7 @@ class TestRoot:
             structlog.get_logger("x").info("started", port=80)
             structlog.get_logger("x").debug("not at this level")
 
-        assert run(speak) == 0
+        assert run(speak, []) == 0
         said = capsys.readouterr()
         assert said.out == ""
         assert said.err.startswith("timestamp=20")

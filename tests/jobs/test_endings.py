@@ -1,6 +1,8 @@
 """What the end of an attempt makes of its job; the budgets are the design's table of causes."""
 
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +39,14 @@ class TestCauses:
     def test_every_cause_has_a_sentence(self) -> None:
         assert set(CAUSES) == set(Cause)
         assert all(facts.sentence.endswith(".") for facts in CAUSES.values())
+
+
+class TestPage:
+    def test_the_page_of_errors_lists_every_cause_with_its_budget_and_sentence(self) -> None:
+        text = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
+        rows = set(re.findall(r"^\| `(\w+)` \| (`retry\.\w+`|none) \| (.+) \|$", text, re.MULTILINE))
+        names = {Budget.FAILURES: "`retry.failures`", Budget.LOSSES: "`retry.losses`", Budget.NONE: "none"}
+        assert rows == {(cause.value, names[facts.budget], facts.sentence) for cause, facts in CAUSES.items()}
 
 
 class TestJudge:

@@ -66,7 +66,7 @@ class TestCancel:
         with scene.database.write() as session:
             ending = Ending(succeeded=succeeded, cause=None if succeeded else Cause.USER_CODE)
             end_attempt(session, scene.job_id, 1, ending, scene.clock.now())
-        with pytest.raises(StateConflict, match="cannot be asked to cancel") as refused:
+        with pytest.raises(StateConflict, match="there is nothing to cancel") as refused:
             cancel(scene)
         assert refused.value.state is scene.state()
 

@@ -59,6 +59,21 @@ class TestBatch:
         assert batch is not None
         assert batch.metrics == {"loss": 0.25, "val_loss": 0.6}
 
+    def test_the_best_epoch_is_found_inside_a_report(self) -> None:
+        """One report of five epochs and five reports of one epoch give the same best."""
+        losses = [0.9, 0.4, 0.1, 0.3, 0.5]
+        values = [(step, {"loss": 1.0 / step, "val_loss": loss}) for step, loss in enumerate(losses, start=1)]
+        apart, together = spool(), spool()
+        for step, named in values:
+            apart.report(report(step, **named))
+        points = [point for step, named in values for point in report(step, **named).points]
+        together.report(report(5).model_copy(update={"points": points}))
+        for box in (apart, together):
+            batch = box.take()
+            assert batch is not None
+            assert batch.best == {"loss": 1.0 / 3, "val_loss": 0.1}
+            assert batch.metrics == {"loss": 1.0 / 5, "val_loss": 0.5}
+
     def test_best_is_told_only_when_it_is_not_the_newest(self) -> None:
         box = spool()
         for step, value in enumerate([0.5, 0.1, 0.3], 1):
