@@ -26,11 +26,6 @@ _PROBE_S: Final = 5.0
 _PENDING: Final = 10_000
 
 
-def redis_url(url: str) -> str:
-    """The address as redis-py wants it: `redis://host:6379/0` or `unix:///run/redis.sock`."""
-    return url
-
-
 def celery_url(url: str) -> str:
     """The address as Celery wants it; only the name of the Unix-socket scheme differs."""
     if url.startswith("unix://"):
@@ -217,7 +212,7 @@ class Listener:
 
 def _client(url: str) -> redis.Redis:
     return redis.Redis.from_url(
-        redis_url(url),
+        url,  # redis://host:6379/0 or unix:///run/redis.sock
         decode_responses=True,
         socket_connect_timeout=_CONNECT_S,
         socket_timeout=_ANSWER_S,

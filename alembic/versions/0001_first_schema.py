@@ -23,9 +23,7 @@ def upgrade() -> None:
         sa.Column("principal", sa.String(length=32), nullable=False),
         sa.Column("key", sa.String(length=255), nullable=False),
         sa.Column("digest", sa.String(length=64), nullable=False),
-        sa.Column("status", sa.Integer(), nullable=False),
         sa.Column("resource_id", sa.String(length=32), nullable=False),
-        sa.Column("body", sa.Text(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("principal", "key", name=op.f("pk_idempotency_keys")),
     )

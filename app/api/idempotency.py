@@ -28,9 +28,7 @@ def remember(session: Session, principal: str, idempotency: tuple[str, str], res
             principal=principal,
             key=key,
             digest=digest,
-            status=201,
             resource_id=resource_id,
-            body="",
             created_at=at,
         )
     )

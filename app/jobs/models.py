@@ -143,14 +143,12 @@ class AttemptNode(Base):
 
 
 class IdempotencyKey(Base):
-    """The first answer to a creating request, kept in the transaction of what it created."""
+    """What a creating request made, kept in the transaction that made it; the first answer is told again from that."""
 
     __tablename__ = "idempotency_keys"
 
     principal: Mapped[str] = mapped_column(String(32), primary_key=True)
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
     digest: Mapped[str] = mapped_column(String(64))
-    status: Mapped[int] = mapped_column(Integer)
     resource_id: Mapped[str] = mapped_column(String(32))
-    body: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)

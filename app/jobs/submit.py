@@ -225,8 +225,6 @@ def _key_row(job_id: str, submission: Submission, key: str, digest: str) -> dict
         "principal": submission.key_id,
         "key": key,
         "digest": digest,
-        "status": 201,
         "resource_id": job_id,
-        "body": "",
         "created_at": submission.now,
     }

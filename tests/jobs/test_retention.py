@@ -13,7 +13,7 @@ from tests.fakes import START
 def add_keys(database: Database, ages: list[timedelta]) -> None:
     with database.write() as session:
         for number, age in enumerate(ages):
-            values = {"digest": "0" * 64, "status": 201, "resource_id": f"job_{number}", "body": ""}
+            values = {"digest": "0" * 64, "resource_id": f"job_{number}"}
             session.add(IdempotencyKey(principal="key_1", key=str(number), created_at=START - age, **values))
 
 
