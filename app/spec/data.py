@@ -37,6 +37,9 @@ def _without_repeats(names: list[str]) -> list[str]:
     return names
 
 
+BY_COLUMN = ("given", "time")
+"""Methods of splitting that look at a column."""
+
 Share = Annotated[float, Field(ge=0, le=0.9)]
 Seed = Annotated[int, Field(ge=0, le=4_294_967_295)]
 FeatureList = Annotated[
@@ -45,12 +48,21 @@ FeatureList = Annotated[
 
 
 class Split(SpecModel):
-    """How rows are divided: the validation part steers training, the test part is used once, for the final report."""
+    """How rows are divided: the validation part steers training, the test part is used once, for the final report.
 
-    method: Literal["auto", "stratified", "random"] = Field(
+    `given`: the column holds train, validation or test for each row (in any case), and the shares are not used.
+    `time`: rows are sorted by the column (numbers, dates or ISO times); the last ones are the test part, those before
+    them the validation part. The column of either is no feature.
+    """
+
+    method: Literal["auto", "stratified", "random", "given", "time"] = Field(
         default="auto",
-        description="`stratified` keeps each class's share in every part; `auto` is stratified for classification.",
+        description="`stratified` keeps each class's share in every part; `auto` is stratified for classification, "
+        "else random; `given` reads the part from a column; `time` trains on the past and tests on the latest rows.",
         examples=["stratified"],
+    )
+    column: ColumnName | None = Field(
+        default=None, description="The column that `given` and `time` look at.", examples=["date"]
     )
     validation: Share = Field(default=0.2, description="The share of rows for validation.", examples=[0.2])
     test: Share = Field(default=0.0, description="The share of rows for the final test.", examples=[0.1])
@@ -65,6 +77,16 @@ class Split(SpecModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _column_where_needed(self) -> "Split":
+        if (self.column is not None) != (self.method in BY_COLUMN):
+            raise PydanticCustomError(
+                "split_column",
+                "must name a column for the methods given and time, and for these alone, "
+                'for example {"method": "time", "column": "date"}',
+            )
+        return self
+
 
 class Preprocess(SpecModel):
     """How columns become numbers; statistics are taken from the training part alone."""
@@ -75,7 +97,15 @@ class Preprocess(SpecModel):
         examples=["standardize"],
     )
     categorical: Literal["one_hot"] = Field(
-        default="one_hot", description="How text features are encoded (not used yet: text features are refused)."
+        default="one_hot",
+        description="Text becomes one number per category, 1 for its own; a category that the training part does not "
+        "have becomes zeros. True and false are always 1 and 0, not scaled.",
+    )
+    impute: Literal["mean", "median"] = Field(
+        default="mean",
+        description="With `missing: impute`, what fills a gap among numbers, taken from the training part; among "
+        "categories it is the most frequent one.",
+        examples=["median"],
     )
 
 
@@ -96,16 +126,21 @@ class DataSpec(SpecModel):
         Discriminator(_list_or_word),
     ] = Field(
         default="all",
-        description="The columns to predict from: `all` = every column but the target, or a list of names.",
+        description="The columns to predict from: `all` = every column but the target and the split's, or a list.",
         examples=["all", ["bill_length_mm", "flipper_length_mm"]],
     )
-    split: Split = Field(default=Split(), description="How rows are divided.")
-    missing: Literal["error", "drop"] = Field(
+    split: Split = Field(
+        default=Split(), description="How rows are divided.", examples=[{"validation": 0.2, "test": 0.1}]
+    )
+    missing: Literal["error", "drop", "impute"] = Field(
         default="error",
-        description="Rows with an empty, NaN or infinite cell in a used column: refuse the job, or leave them out.",
+        description="Rows with an empty, NaN or infinite cell in a used column: refuse the job, leave them out, or "
+        "fill the gaps of features. Rows without a target are never filled: `impute` leaves them out.",
         examples=["drop"],
     )
-    preprocess: Preprocess = Field(default=Preprocess(), description="How columns become numbers.")
+    preprocess: Preprocess = Field(
+        default=Preprocess(), description="How columns become numbers.", examples=[{"numeric": "standardize"}]
+    )
 
 
 DataInput = Annotated[
@@ -117,7 +152,9 @@ DataInput = Annotated[
 class EffectiveSplit(Split):
     """The split with nothing left open."""
 
-    method: Literal["stratified", "random"] = Field(description="How rows are chosen.", examples=["stratified"])
+    method: Literal["stratified", "random", "given", "time"] = Field(
+        description="How rows are chosen.", examples=["stratified"]
+    )
     seed: Seed = Field(description="Seed of the split.", examples=[0])
 
 

@@ -16,7 +16,8 @@ from app.spec.training import Hyperparameters
 Framework: TypeAlias = Literal["torch", "tensorflow"]
 Task: TypeAlias = Literal["classification", "regression"]
 LossName: TypeAlias = Literal["cross_entropy", "mse", "mae", "huber"]
-MetricName: TypeAlias = Literal["accuracy", "mae", "rmse", "r2"]
+MetricName: TypeAlias = Literal["accuracy", "top_3", "top_5", "f1", "auc", "mae", "rmse", "r2"]
+ExportFormat: TypeAlias = Literal["report", "tensorboard", "onnx", "keras"]
 DeviceType: TypeAlias = Literal["cuda", "cpu"]
 
 _RFC_3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
@@ -31,6 +32,12 @@ def _list_or_word(value: object) -> str:
 def _without_repeats(names: list[MetricName]) -> list[MetricName]:
     if len(set(names)) < len(names):
         raise PydanticCustomError("repeated", "must name each metric only once")
+    return names
+
+
+def _each_format_once(names: list[ExportFormat]) -> list[ExportFormat]:
+    if len(set(names)) < len(names):
+        raise PydanticCustomError("repeated", "must name each format only once")
     return names
 
 
@@ -72,6 +79,7 @@ Timestamp = Annotated[
     BeforeValidator(_timestamp, json_schema_input_type=AwareDatetime),
     AfterValidator(_in_the_calendar),
 ]
+ExportList = Annotated[list[ExportFormat], AfterValidator(_each_format_once)]
 TagKey = Annotated[PlainText, Field(min_length=1, max_length=64)]
 TagValue = Annotated[PlainText, Field(max_length=512)]
 
@@ -85,6 +93,22 @@ class Retry(SpecModel):
     losses: int = Field(
         default=3, ge=0, le=100, description="After losses that are not the job's fault (worker, device).", examples=[3]
     )
+
+
+def _step_or_word(value: object) -> str:
+    return "word" if isinstance(value, str) else "step"
+
+
+class InitializeFrom(SpecModel):
+    """Start from the weights of another job's checkpoint instead of drawn ones; nothing else of it is taken over."""
+
+    job: Annotated[PlainText, Field(min_length=1, max_length=64, pattern=r"^job_[0-9a-z]+$")] = Field(
+        description="The id of a job of the same project.", examples=["job_01k0000000000000000000000a"]
+    )
+    checkpoint: Annotated[
+        Annotated[Literal["best", "last"], Tag("word")] | Annotated[int, Field(ge=0, le=2**63 - 1), Tag("step")],
+        Discriminator(_step_or_word),
+    ] = Field(default="best", description="Which of its checkpoints: best, last, or a step.", examples=["best", 1200])
 
 
 class JobSpec(SpecModel):
@@ -101,7 +125,7 @@ class JobSpec(SpecModel):
     )
     framework: Framework = Field(description="Which framework trains the model.", examples=["torch"])
     model: ModelSpec = Field(
-        description="A preset (`linear`, `mlp`) or a list of layers (`sequential`).",
+        description="A preset (`linear`, `mlp`, `cnn`, `resnet`) or a list of layers (`sequential`).",
         examples=["mlp", {"type": "mlp", "hidden": [64, 64]}],
     )
     data: DataInput = Field(description="What to train on.", examples=["digits"])
@@ -120,10 +144,16 @@ class JobSpec(SpecModel):
         Annotated[Literal["auto"], Tag("word")] | Annotated[MetricList, Tag("list")], Discriminator(_list_or_word)
     ] = Field(
         default="auto",
-        description="Reported beside the loss: accuracy for classification; mae, rmse, r2 for regression.",
+        description="Reported beside the loss. For classification: accuracy, top_3 and top_5 (the class is among the "
+        "first 3 or 5), f1 (mean over classes), auc (mean over classes, one against the rest); for regression: mae, "
+        "rmse, r2. `auto` = accuracy, or all of regression's.",
         examples=["auto", ["accuracy"]],
     )
-    hyperparameters: Hyperparameters = Field(default=Hyperparameters(), description="How the model is trained.")
+    hyperparameters: Hyperparameters = Field(
+        default=Hyperparameters(),
+        description="How the model is trained.",
+        examples=[{"epochs": 20, "learning_rate": 0.001}],
+    )
     device_count: int = Field(
         default=1, ge=1, le=4096, description="How many devices of one host the job gets.", examples=[1]
     )
@@ -138,8 +168,22 @@ class JobSpec(SpecModel):
     device_name: ShortText | None = Field(
         default=None, description="Only devices with this name.", examples=["NVIDIA H200"]
     )
-    initialize_from: None = Field(default=None, description="Comes later: must be null.", examples=[None])
-    retry: Retry = Field(default=Retry(), description="Further attempts after one that ends without success.")
+    initialize_from: InitializeFrom | None = Field(
+        default=None,
+        description="Start from the weights of another job; null = draw them from the seed.",
+        examples=[{"job": "job_01k0000000000000000000000a", "checkpoint": "best"}],
+    )
+    exports: ExportList = Field(
+        default=["report", "tensorboard"],
+        description="Files made after a success, beside the model itself: report (curves and tables), tensorboard "
+        "(event file), onnx, keras (tensorflow only).",
+        examples=[["report", "onnx"]],
+    )
+    retry: Retry = Field(
+        default=Retry(),
+        description="Further attempts after one that ends without success.",
+        examples=[{"failures": 0, "losses": 3}],
+    )
     timeout_s: int = Field(
         default=86_400, ge=1, le=31_536_000, description="The longest running time over all attempts.", examples=[3600]
     )

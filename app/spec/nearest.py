@@ -1,6 +1,7 @@
 """The nearest known key or value to what a client wrote, and its right place."""
 
 import difflib
+import heapq
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -11,39 +12,52 @@ from app.spec.places import Place, every_field, models_in
 _CUTOFF = 0.7  # similarity (difflib's ratio) from which two words are taken for the same one, misspelt
 _FAR_CUTOFF = 0.85  # the same for a key of another level, where a wrong guess would only confuse
 _LONGEST = 200  # characters that are looked at
+_MOST_COMPARED = 100  # words; comparing one takes a tenth of a millisecond, and a table may have 16,384 columns
 
 # Keys of other tools, and their place here; None = there is no such setting.
 _ELSEWHERE: dict[str, str | None] = {
     "accelerator": "device_type",
-    "architecture": "model",
+    "amp": "hyperparameters.precision",
     "arch": "model",
+    "architecture": "model",
     "backend": "framework",
     "batch": "hyperparameters.batch_size",
-    "bs": "hyperparameters.batch_size",
     "beta1": "hyperparameters.optimizer.beta_1",
     "beta2": "hyperparameters.optimizer.beta_2",
+    "bs": "hyperparameters.batch_size",
+    "channels": "model.filters",
+    "class_weight": "hyperparameters.class_weights",
+    "clipnorm": "hyperparameters.clip_norm",
+    "clipvalue": "hyperparameters.clip_value",
     "columns": "data.features",
     "command": None,
     "criterion": "loss",
     "csv": "data.source",
     "dataset": "data",
     "dataset_id": "data.source",
+    "decay_rate": "hyperparameters.schedule.factor",
     "device": "device_type",
     "devices": "device_count",
+    "dtype": "hyperparameters.precision",
     "entrypoint": None,
     "env": None,
     "eps": "hyperparameters.optimizer.epsilon",
     "eta_min": "hyperparameters.schedule.final_learning_rate",
     "file": "data.source",
+    "fillna": "data.missing",
+    "gamma": "hyperparameters.schedule.factor",
     "gpu": "device_count",
     "gpus": "device_count",
+    "gradient_clip_val": "hyperparameters.clip_norm",
     "hidden_layer_sizes": "model.hidden",
     "hidden_layers": "model.hidden",
     "hidden_sizes": "model.hidden",
     "hidden_units": "model.hidden",
     "hparams": "hyperparameters",
     "image": None,
+    "image_size": "model.input_shape",
     "inputs": "data.features",
+    "kernel": "model.kernel_size",
     "label": "data.target",
     "label_column": "data.target",
     "layer_sizes": "model.hidden",
@@ -52,26 +66,33 @@ _ELSEWHERE: dict[str, str | None] = {
     "lr_scheduler": "hyperparameters.schedule",
     "max_attempts": "retry.failures",
     "max_epochs": "hyperparameters.epochs",
+    "max_grad_norm": "hyperparameters.clip_norm",
     "max_retries": "retry.failures",
     "max_runtime_seconds": "timeout_s",
     "metadata": "tags",
+    "min_lr": "hyperparameters.schedule.min_learning_rate",
+    "mixed_precision": "hyperparameters.precision",
     "n_epochs": "hyperparameters.epochs",
+    "n_gpus": "device_count",
     "nb_epoch": "hyperparameters.epochs",
     "network": "model",
     "num_devices": "device_count",
     "num_epochs": "hyperparameters.epochs",
     "num_gpus": "device_count",
-    "n_gpus": "device_count",
     "num_workers": None,
+    "out_channels": "model.filters",
     "outputs": "data.target",
     "path": "data.source",
     "per_device_train_batch_size": "hyperparameters.batch_size",
     "pin_memory": None,
+    "pretrained": "initialize_from",
     "random_seed": "hyperparameters.seed",
     "random_state": "hyperparameters.seed",
+    "restore_best_weights": "hyperparameters.early_stopping.restore_best",
     "retries": "retry.failures",
     "scheduler": "hyperparameters.schedule",
     "script": None,
+    "step_size": "hyperparameters.schedule.every_epochs",
     "strategy": None,
     "test_size": "data.split.test",
     "timeout": "timeout_s",
@@ -79,30 +100,62 @@ _ELSEWHERE: dict[str, str | None] = {
     "units": "model.hidden",
     "val_split": "data.split.validation",
     "validation_split": "data.split.validation",
+    "wd": "hyperparameters.weight_decay",
     "workers": None,
 }
 
 # Words of other tools for values of ours.
 _SYNONYMS = {
     "acc": "accuracy",
-    "adamw": "adam",
+    "adam_w": "adamw",
+    "average_pooling2d": "avg_pool2d",
+    "averagepooling2d": "avg_pool2d",
+    "batch_normalization": "batch_norm",
+    "batchnorm": "batch_norm",
+    "batchnormalization": "batch_norm",
     "bce": "cross_entropy",
+    "bf16": "bfloat16",
     "binary_crossentropy": "cross_entropy",
     "categorical_crossentropy": "cross_entropy",
-    "crossentropy": "cross_entropy",
+    "chronological": "time",
+    "conv": "conv2d",
+    "convnet": "cnn",
     "cosine_annealing": "cosine",
+    "cosineannealinglr": "cosine",
+    "crossentropy": "cross_entropy",
+    "exponential_decay": "exponential",
+    "exponentiallr": "exponential",
+    "f1_score": "f1",
+    "fc": "dense",
+    "fill": "impute",
+    "fp16": "float16",
+    "global_average_pooling2d": "global_avg_pool2d",
     "gpu": "cuda",
+    "half": "float16",
     "keras": "tensorflow",
-    "leaky_relu": "relu",
+    "layer_normalization": "layer_norm",
+    "layernormalization": "layer_norm",
+    "max_pool": "max_pool2d",
+    "max_pooling2d": "max_pool2d",
     "mean_absolute_error": "mae",
     "mean_squared_error": "mse",
+    "mixed_bfloat16": "bfloat16",
+    "mixed_float16": "float16",
     "nll": "cross_entropy",
+    "plateau": "reduce_on_plateau",
+    "predefined": "given",
     "pytorch": "torch",
+    "reducelronplateau": "reduce_on_plateau",
+    "rmse": "mse",
+    "roc_auc": "auc",
     "smooth_l1": "huber",
     "sparse_categorical_crossentropy": "cross_entropy",
-    "rmse": "mse",
     "swish": "silu",
     "tf": "tensorflow",
+    "time_series": "time",
+    "top_k": "top_5",
+    "valid_loss": "val_loss",
+    "validation_loss": "val_loss",
 }
 
 
@@ -132,8 +185,17 @@ def nearest_word(word: str, known: Iterable[str], *, cutoff: float = _CUTOFF) ->
     synonym = _SYNONYMS.get(plain)
     if synonym in words:
         return synonym
+    if len(words) > _MOST_COMPARED:
+        words = heapq.nlargest(_MOST_COMPARED, words, key=lambda known: _same_ends(plain, known))
     close = difflib.get_close_matches(plain, words, n=1, cutoff=cutoff)
     return close[0] if close else None
+
+
+def _same_ends(word: str, known: str) -> int:
+    """Count the letters that both words begin and end with: all but the misspelt one, when there is one."""
+    most = min(len(word), len(known))
+    start = next((place for place in range(most) if word[place] != known[place]), most)
+    return start + next((place for place in range(most - start) if word[-1 - place] != known[-1 - place]), most - start)
 
 
 def right_place(place: Place) -> tuple[str, str | None]:
@@ -146,7 +208,8 @@ def right_place(place: Place) -> tuple[str, str | None]:
         tag for tag, member in place.siblings.items() for model in models_in(member) if plain in model.model_fields
     ]
     if others:
-        return f"is a key of {' and '.join(others)}, not of this kind of {{here}}", None
+        owners = ", ".join(others[:-1]) + " and " + others[-1] if others[1:] else others[0]
+        return f"is a key of {owners}, not of this kind of {{here}}", None
     if plain in _ELSEWHERE:
         path = _ELSEWHERE[plain]
         if path is None:

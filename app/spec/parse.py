@@ -30,7 +30,7 @@ def _refuse_reserved(raw: object) -> None:
     kind = model.get("type") if isinstance(model, dict) else model
     if kind == _RESERVED_MODEL:
         where = "/model/type" if isinstance(model, dict) else "/model"
-        sentence = "Models written in Python are reserved and not enabled here; use mlp, linear or sequential."
+        sentence = "Models written in Python are not enabled here; use linear, mlp, cnn, resnet or sequential."
         raise NotEnabled([SpecProblem(where, sentence, "mlp")])
 
 

@@ -24,5 +24,16 @@ def part_sizes(rows: int, split: Split) -> Parts:
     return Parts(rows - validation - test, validation, test)
 
 
+def stratified_sizes(rows: int, classes: int, split: Split) -> Parts:
+    """Divide as `part_sizes`, but leave one row of each of `classes` to the training part, whatever the shares say."""
+    wanted = part_sizes(rows, split)
+    if wanted.train < 1:
+        return wanted
+    spare = max(rows - classes, 0)  # below 0 when the rows of whole classes have gaps
+    test = min(wanted.test, spare)
+    validation = min(wanted.validation, spare - test)
+    return Parts(rows - validation - test, validation, test)
+
+
 def _share(rows: int, share: float) -> int:
     return max(1, int(rows * share + 0.5)) if share > 0 else 0

@@ -124,13 +124,19 @@ def _step(shape: Shape | None, part: str | int) -> Shape | None:
     return shape.items or shape.values
 
 
-def every_field(root: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Shape]]:
-    """Yield every field below `root` with its path of keys; lists add no key, union members are walked one by one."""
+def every_field(
+    root: type[BaseModel], prefix: tuple[str, ...] = (), above: frozenset[type[BaseModel]] = frozenset()
+) -> Iterator[tuple[tuple[str, ...], Shape]]:
+    """Yield every field below `root` with its path of keys; lists add no key, union members are walked one by one.
+
+    A model inside of itself (`above`), as layers in a residual layer, is not walked again.
+    """
     for name, info in root.model_fields.items():
         shape = field_shape(info)
         yield (*prefix, name), shape
-        for model in models_in(shape):
-            yield from every_field(model, (*prefix, name))
+        inner = [model for model in models_in(shape) if model not in above]
+        for model in inner:
+            yield from every_field(model, (*prefix, name), above | set(inner))
 
 
 def models_in(shape: Shape) -> Iterator[type[BaseModel]]:

@@ -1,23 +1,23 @@
 """From a job spec and its table to the effective spec: every check that needs to see the data."""
 
-from app.spec.columns import find_features, find_target, gap_problems
+from app.spec.columns import empty_problems, find_features, find_target, gap_problems
 from app.spec.data import EffectiveData, EffectiveSplit
+from app.spec.fitting import check_fit
 from app.spec.job import DeviceType, EffectiveSpec, JobSpec, LossName, MetricName, Task
-from app.spec.parts import part_sizes
+from app.spec.pictures import with_picture
 from app.spec.problems import InvalidSpec, SpecProblem
-from app.spec.summary import shapes, usable_rows
+from app.spec.splitting import check_split
+from app.spec.steering import check_steering
 from app.spec.table import Column, TableSchema
 from app.spec.tasks import check_target, losses_and_metrics, task_of
-
-MAX_PARAMETERS = 2**31
-"""Above this a model is taken for a slip of the pen: its weights alone are 8 GiB."""
 
 
 def resolve(spec: JobSpec, table: TableSchema, device_type: DeviceType) -> EffectiveSpec:
     """Fill in everything the spec left open, from its table and from the kind of device that `auto` means now.
 
-    Raises InvalidSpec with every problem that the table shows. An effective spec resolves to itself. A batch larger
-    than the training part is fine: it means one step per epoch.
+    Raises InvalidSpec with every problem that the table shows; the fit of model and data is only looked at when columns
+    and task are right. An effective spec resolves to itself. A batch larger than the training part is fine: it means
+    one step per epoch.
     """
     target = find_target(spec, table)
     if isinstance(target, SpecProblem):
@@ -30,18 +30,22 @@ def resolve(spec: JobSpec, table: TableSchema, device_type: DeviceType) -> Effec
     problems += check_target(spec, task, target, table.rows)
     loss, metrics, unfit = losses_and_metrics(spec, task)
     problems += unfit
-    if spec.data.split.method == "stratified" and task == "regression":
-        sentence = "A stratified split needs classes; regression has none. Use random or auto."
-        problems.append(SpecProblem("/data/split/method", sentence, "random"))
+    problems += check_split(spec, table, target, task)
+    problems += check_steering(spec, table, target, task, metrics)
     if spec.data.missing == "error":
         problems += gap_problems([*features, target])
+    elif spec.data.missing == "impute":
+        problems += empty_problems(features, table.rows)
     if problems:
         raise InvalidSpec(problems)
     effective = _effective(spec, _data(spec, target, features, task), (task, loss, metrics), device_type)
-    problems = _size_problems(effective, table)
+    with_shape = with_picture(effective, table)
+    if isinstance(with_shape, SpecProblem):
+        raise InvalidSpec([with_shape])
+    problems = check_fit(with_shape, table)
     if problems:
         raise InvalidSpec(problems)
-    return effective
+    return with_shape
 
 
 def _data(spec: JobSpec, target: Column, features: list[Column], task: Task) -> EffectiveData:
@@ -54,7 +58,9 @@ def _data(spec: JobSpec, target: Column, features: list[Column], task: Task) -> 
         source=spec.data.source,
         target=target.name,
         features=[column.name for column in features],
-        split=EffectiveSplit(method=method, validation=split.validation, test=split.test, seed=seed),
+        split=EffectiveSplit(
+            method=method, column=split.column, validation=split.validation, test=split.test, seed=seed
+        ),
         missing=spec.data.missing,
         preprocess=spec.data.preprocess,
     )
@@ -69,19 +75,3 @@ def _effective(
     if spec.device_type == "auto":
         values["device_type"] = device_type
     return EffectiveSpec(**values)
-
-
-def _size_problems(spec: EffectiveSpec, table: TableSchema) -> list[SpecProblem]:
-    """Say when a part of the split would be empty, or the model too large to be meant."""
-    problems = []
-    rows = usable_rows(spec, table)
-    train, validation, test = part_sizes(rows, spec.data.split)
-    if train < 1:
-        parts = f"{validation} for validation and {test} for the test" if test else f"{validation} for validation"
-        sentence = f"The table has {rows} usable {'row' if rows == 1 else 'rows'}; {parts} leave none for training."
-        problems.append(SpecProblem("/data/split", sentence, '{"validation": 0.0, "test": 0.0}' if rows else None))
-    parameters = sum(layer.parameters for layer in shapes(spec, table))
-    if parameters > MAX_PARAMETERS:
-        sentence = f"The model has {parameters:,} parameters; at most {MAX_PARAMETERS:,} are accepted. Use fewer units."
-        problems.append(SpecProblem("/model", sentence))
-    return problems

@@ -1,40 +1,34 @@
 """What a job will be, worked out without training: layer shapes, parameters, rows, steps, memory."""
 
-from typing import Literal
+import math
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.spec.expand import layers_of
+from app.spec.inputs import input_shape_of, inputs_of
 from app.spec.job import EffectiveSpec
-from app.spec.layers import DenseLayer
-from app.spec.parts import part_sizes
+from app.spec.layers import BatchNormLayer, Layer, Shape, walk
+from app.spec.parts import Parts, part_sizes, stratified_sizes
+from app.spec.shapes import LayerShape, infer
+from app.spec.splitting import part_named
 from app.spec.table import TableSchema
-from app.spec.training import Adam
+from app.spec.training import Adagrad, Adam, AdamW, Optimizer, RmsProp
+from app.spec.weights import weight_facts
 
 _BYTES = 4  # float32
-
-
-class LayerShape(BaseModel):
-    """One layer: the shape of what it gives out, without the batch, and its trained numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    type: Literal["dense", "activation", "dropout"]
-    output_shape: list[int]
-    parameters: int
 
 
 class Summary(BaseModel):
     """A job before it runs.
 
     Row counts are exact, except with `missing: drop` when several columns have gaps: the gaps may share rows or not, so
-    the counts are then the largest possible. `memory_bytes` is an estimate of what model, gradients, optimizer,
-    activations and data need in float32; the framework's own memory comes on top.
+    the counts are then the largest possible, and so is the number of classes. `memory_bytes` is an estimate of what
+    model, gradients, optimizer, activations and data need in float32; the framework's own memory comes on top.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    input_shape: list[int] = Field(description="Of one row as the model gets it: encoded, without the batch.")
     layers: list[LayerShape]
     parameter_count: int
     train_rows: int
@@ -46,22 +40,32 @@ class Summary(BaseModel):
 
 def summarise(spec: EffectiveSpec, table: TableSchema) -> Summary:
     """Work out shapes, parameters, rows, steps and memory from the effective spec and the table."""
-    layers = shapes(spec, table)
-    parameters = sum(layer.parameters for layer in layers)
-    rows = usable_rows(spec, table)
-    parts = part_sizes(rows, spec.data.split)
+    layers, input_shape = model_of(spec, table)
+    shapes = infer(layers, input_shape)
+    facts = weight_facts(layers, input_shape).values()
+    trained = sum(weight.size for weight in facts if weight.trained)
+    still = sum(weight.size for weight in facts if not weight.trained)
+    parts = rows_of(spec, table)
     batch = min(spec.hyperparameters.batch_size, max(parts.train, 1))
-    activations = 2 * batch * sum(layer.output_shape[0] for layer in layers)  # kept forward, and their gradients
-    data = rows * (len(spec.data.features) + 1)
+    activations = 2 * batch * sum(math.prod(layer.output_shape) for layer in shapes)  # kept, and their gradients
+    data = sum(parts) * (math.prod(input_shape) + 1)
+    slots = _slots(spec.hyperparameters.optimizer)
     return Summary(
-        layers=layers,
-        parameter_count=parameters,
+        input_shape=list(input_shape),
+        layers=shapes,
+        parameter_count=trained,
         train_rows=parts.train,
         validation_rows=parts.validation,
         test_rows=parts.test,
-        steps_per_epoch=-(-parts.train // spec.hyperparameters.batch_size),
-        memory_bytes=_BYTES * (parameters * (2 + _slots(spec)) + activations + data),
+        steps_per_epoch=steps_per_epoch(layers, parts.train, spec.hyperparameters.batch_size),
+        memory_bytes=_BYTES * (trained * (2 + slots) + still + activations + data),
     )
+
+
+def model_of(spec: EffectiveSpec, table: TableSchema) -> tuple[list[Layer], Shape]:
+    """Return the layers of the job's model, and the shape of a row that they get."""
+    input_shape = input_shape_of(inputs_of(spec.data, table))
+    return layers_of(spec, output_units(spec, table), input_shape), input_shape
 
 
 def output_units(spec: EffectiveSpec, table: TableSchema) -> int:
@@ -71,26 +75,46 @@ def output_units(spec: EffectiveSpec, table: TableSchema) -> int:
 
 
 def usable_rows(spec: EffectiveSpec, table: TableSchema) -> int:
-    """Return the rows that remain when rows with gaps in the used columns are left out (the most that can remain)."""
-    used = {spec.data.target, *spec.data.features}
+    """Return the rows that remain when rows with gaps are left out (the most that can remain).
+
+    A gap in any used column costs its row, with `missing: impute` a gap in the target alone.
+    """
+    used = {spec.data.target} if spec.data.missing == "impute" else {spec.data.target, *spec.data.features}
     return table.rows - max(
         (column.missing + column.infinite for column in table.columns if column.name in used), default=0
     )
 
 
-def shapes(spec: EffectiveSpec, table: TableSchema) -> list[LayerShape]:
-    """Follow the width through the layers: a dense layer has (inputs + 1) * units parameters, the others none."""
-    width = len(spec.data.features)
-    found: list[LayerShape] = []
-    for layer in layers_of(spec, output_units(spec, table)):
-        parameters = 0
-        if isinstance(layer, DenseLayer):
-            parameters = (width + 1) * layer.units
-            width = layer.units
-        found.append(LayerShape(name=layer.name, type=layer.type, output_shape=[width], parameters=parameters))
-    return found
+def rows_of(spec: EffectiveSpec, table: TableSchema) -> Parts:
+    """Return the rows of each part, as a trainer divides them.
+
+    Of a given split as the column says, if the table knows how often it says what, else all as training rows.
+    """
+    split, rows = spec.data.split, usable_rows(spec, table)
+    if split.method == "stratified":
+        return stratified_sizes(rows, output_units(spec, table), split)
+    if split.method != "given":
+        return part_sizes(rows, split)
+    column = table.column(split.column or "")
+    if column is None or column.labels is None or column.counts is None:
+        return Parts(rows, 0, 0)
+    counts = {"train": 0, "validation": 0, "test": 0}
+    for label, count in zip(column.labels, column.counts, strict=True):
+        counts[part_named(label)] += count
+    return Parts(counts["train"], counts["validation"], counts["test"])
 
 
-def _slots(spec: EffectiveSpec) -> int:
-    optimizer = spec.hyperparameters.optimizer
-    return 2 if isinstance(optimizer, Adam) else int(optimizer.momentum > 0)
+def steps_per_epoch(layers: list[Layer], rows: int, batch_size: int) -> int:
+    """Return the batches of an epoch; with batch norm a last batch of one row joins the one before."""
+    single = rows > batch_size > 1 and rows % batch_size == 1
+    fold = single and any(isinstance(layer, BatchNormLayer) for layer in walk(layers))
+    return -(-rows // batch_size) - fold
+
+
+def _slots(optimizer: Optimizer) -> int:
+    """Return how many numbers the optimizer keeps for each trained one."""
+    if isinstance(optimizer, Adam | AdamW):
+        return 2
+    if isinstance(optimizer, Adagrad):
+        return 1
+    return int(isinstance(optimizer, RmsProp)) + int(optimizer.momentum > 0)

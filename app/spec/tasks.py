@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from app.spec.columns import FEW_CLASSES, spoilt_numbers
 from app.spec.job import JobSpec, LossName, MetricName, Task
 from app.spec.problems import SpecProblem
 from app.spec.table import LABEL_LIMIT, Column, TableSchema
@@ -11,13 +12,17 @@ LOSSES: Final[dict[Task, tuple[LossName, ...]]] = {
     "regression": ("mse", "mae", "huber"),
 }
 METRICS: Final[dict[Task, tuple[MetricName, ...]]] = {
+    "classification": ("accuracy", "top_3", "top_5", "f1", "auc"),
+    "regression": ("mae", "rmse", "r2"),
+}
+USUAL_METRICS: Final[dict[Task, tuple[MetricName, ...]]] = {
     "classification": ("accuracy",),
     "regression": ("mae", "rmse", "r2"),
 }
-INTEGER_CLASSES = 20
-"""An integer target with at most this many different values is taken for class numbers when `task` is auto."""
+"""What `auto` means."""
 
-_MOSTLY = 0.5  # from this share of number cells on, a text target is taken for a number column with bad cells
+INTEGER_CLASSES: Final = FEW_CLASSES
+"""An integer target with at most this many different values is taken for class numbers when `task` is auto."""
 
 
 def task_of(spec: JobSpec, table: TableSchema, target: Column) -> Task:
@@ -34,11 +39,16 @@ def task_of(spec: JobSpec, table: TableSchema, target: Column) -> Task:
 
 def check_target(spec: JobSpec, task: Task, target: Column, rows: int) -> list[SpecProblem]:
     """Say what is wrong with training this task on this target."""
+    if target.shape is not None:
+        sentence = f"Column '{target.name}' holds arrays of shape {target.shape}; a target is one value per row."
+        return [SpecProblem("/data/target", sentence)]
+    if target.kind == "time":
+        return [SpecProblem("/data/target", f"Column '{target.name}' holds dates or times, which cannot be predicted.")]
     if target.missing == rows:
         return [SpecProblem("/data/target", f"Column '{target.name}' has no value in any row.")]
     if task == "regression":
         return _check_numbers(target)
-    if spec.task == "auto" and _spoilt_numbers(target, rows):
+    if spec.task == "auto" and spoilt_numbers(target, rows):
         return [_text_in_numbers(target, 'or set task to "classification" if these are classes')]
     return _check_classes(target)
 
@@ -52,7 +62,7 @@ def losses_and_metrics(spec: JobSpec, task: Task) -> tuple[LossName, list[Metric
         problems.append(
             SpecProblem("/loss", f"Loss {loss} does not fit {task}; use {fitting} or auto.", LOSSES[task][0])
         )
-    metrics = list(METRICS[task]) if spec.metrics == "auto" else list(spec.metrics)
+    metrics = list(USUAL_METRICS[task]) if spec.metrics == "auto" else list(spec.metrics)
     for position, metric in enumerate(metrics):
         if metric not in METRICS[task]:
             fitting = ", ".join(METRICS[task])
@@ -82,12 +92,6 @@ def _check_classes(target: Column) -> list[SpecProblem]:
         sentence = f"Column '{target.name}' has one class only ('{label}'); classification needs at least two."
         return [SpecProblem("/data/target", sentence)]
     return []
-
-
-def _spoilt_numbers(target: Column, rows: int) -> bool:
-    """Tell a number column with a few bad cells from a column of names."""
-    values = rows - target.missing
-    return target.kind == "text" and target.distinct > INTEGER_CLASSES and target.texts <= (1 - _MOSTLY) * values
 
 
 def _text_in_numbers(target: Column, otherwise: str) -> SpecProblem:

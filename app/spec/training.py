@@ -1,108 +1,73 @@
-"""The hyperparameters: how long, how fast, with which optimizer. Optimizers follow torch's definitions."""
+"""The hyperparameters: how long, how fast, with which optimizer, and when to stop."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from app.spec.base import NonNegative, Positive, SpecModel
+from app.spec.base import NonNegative, PlainText, SpecModel
 from app.spec.data import Seed
-from app.spec.sugar import named_by
+from app.spec.monitors import MonitorName, higher_is_better
+from app.spec.optimizers import Adagrad, Adam, AdamW, Optimizer, OptimizerSpec, RmsProp, Sgd
+from app.spec.ranges import Factor, Rate
+from app.spec.schedules import (
+    Constant,
+    Cosine,
+    Exponential,
+    Patience,
+    ReduceOnPlateau,
+    Schedule,
+    ScheduleSpec,
+    Step,
+)
 
-SMALLEST, LARGEST = 1e-30, 1e30
-"""Where a factor of training may lie. Weights are 32-bit numbers: beyond this a factor is 0 or infinite to them."""
+__all__ = [
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "ClassWeights",
+    "Constant",
+    "Cosine",
+    "EarlyStopping",
+    "Exponential",
+    "Hyperparameters",
+    "MonitorName",
+    "Optimizer",
+    "OptimizerSpec",
+    "Precision",
+    "ReduceOnPlateau",
+    "RmsProp",
+    "Schedule",
+    "ScheduleSpec",
+    "Sgd",
+    "Step",
+    "higher_is_better",
+]
 
-NEAREST_TO_1 = 0.9999999
-"""The largest share below 1 that is still below 1 as a 32-bit number, with room for `1 - share` to mean something."""
+Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
+ClassWeights: TypeAlias = Literal["balanced"] | dict[str, float] | None
+MOST_CLASSES = 1000
 
-
-def _fits_training(value: float) -> float:
-    if value and not SMALLEST <= value <= LARGEST:
-        raise PydanticCustomError(
-            "float32",
-            "must fit the 32-bit numbers of training: between {smallest} and {largest}",
-            {"smallest": SMALLEST, "largest": LARGEST},
-        )
-    return value
-
-
-def _below_1(value: float) -> float:
-    if value > NEAREST_TO_1:
-        raise PydanticCustomError(
-            "float32",
-            "must be at most {largest}: closer to 1 it is 1 to the 32-bit numbers of training",
-            {"largest": NEAREST_TO_1},
-        )
-    return value
-
-
-Moment = Annotated[float, Field(ge=0, lt=1), AfterValidator(_below_1)]
-Rate = Annotated[Positive, AfterValidator(_fits_training)]
-Factor = Annotated[NonNegative, AfterValidator(_fits_training)]
-
-
-class Sgd(SpecModel):
-    """Stochastic gradient descent: `v = momentum v + g`, `w -= rate v` (the rate stands outside the velocity)."""
-
-    name: Literal["sgd"] = Field(description="The optimizer.")
-    momentum: Moment = Field(default=0.0, description="The share of the velocity that is kept.", examples=[0.9])
-    nesterov: bool = Field(default=False, description="Look ahead along the velocity; needs momentum above 0.")
-
-    @model_validator(mode="after")
-    def _momentum_for_nesterov(self) -> "Sgd":
-        if self.nesterov and not self.momentum:
-            raise PydanticCustomError("nesterov", "needs momentum above 0 for nesterov, for example 0.9")
-        return self
+Label = Annotated[PlainText, Field(max_length=256)]
 
 
-class Adam(SpecModel):
-    """Adam: `w -= rate m' / (sqrt(v') + epsilon)` with bias-corrected m' and v'; epsilon stands outside the root."""
-
-    name: Literal["adam"] = Field(description="The optimizer.")
-    beta_1: Moment = Field(default=0.9, description="Decay of the gradient's mean.", examples=[0.9])
-    beta_2: Moment = Field(default=0.999, description="Decay of the gradient's square.", examples=[0.999])
-    epsilon: Rate = Field(default=1e-7, description="Added after the root and the bias correction.", examples=[1e-7])
+def _object_or_word(value: object) -> str:
+    return "object" if isinstance(value, dict) else "word"
 
 
-class Constant(SpecModel):
-    """The learning rate stays as it is."""
+class EarlyStopping(SpecModel):
+    """Stop when `monitor` has not become better, by more than `min_delta`, for `patience` epochs.
 
-    name: Literal["constant"] = Field(description="The schedule.")
-
-
-class Cosine(SpecModel):
-    """From the learning rate at step 0 down to the final rate after the last step, along half a cosine.
-
-    `rate(step) = final + (start - final) (1 + cos(pi step / steps)) / 2`, step from 0, steps = all the job's.
+    With `restore_best` the saved model, and the metrics reported at the end, are those of the best epoch, however the
+    job ends.
     """
 
-    name: Literal["cosine"] = Field(description="The schedule.")
-    final_learning_rate: Factor = Field(default=0.0, description="The rate at the end.", examples=[0.0001])
-
-
-OptimizerSpec = Annotated[
-    Annotated[Sgd | Adam, Field(discriminator="name")],
-    BeforeValidator(
-        named_by("name"),
-        json_schema_input_type=Literal["sgd", "adam"] | Annotated[Sgd | Adam, Field(discriminator="name")],
-    ),
-]
-ScheduleSpec = Annotated[
-    Annotated[Constant | Cosine, Field(discriminator="name")],
-    BeforeValidator(
-        named_by("name"),
-        json_schema_input_type=Literal["constant", "cosine"]
-        | Annotated[Constant | Cosine, Field(discriminator="name")],
-    ),
-]
-
-
-def _no_decay(value: float) -> float:
-    if value:
-        raise PydanticCustomError(
-            "weight_decay", "must be 0: only the optimizer adamw decays weights, and it comes later"
-        )
-    return value
+    monitor: MonitorName = Field(default="val_loss", description="The value to look at after each epoch.")
+    patience: Patience = Field(
+        default=5, description="Epochs without a better value; when there were as many, training stops.", examples=[5]
+    )
+    min_delta: NonNegative = Field(default=0.0, description="How much better counts as better.", examples=[0.001])
+    restore_best: bool = Field(default=True, description="Keep the weights of the best epoch, not of the last.")
 
 
 class Hyperparameters(SpecModel):
@@ -113,7 +78,8 @@ class Hyperparameters(SpecModel):
         default=64,
         ge=1,
         le=1_048_576,
-        description="Rows per step over all devices together; the last batch of an epoch may be smaller.",
+        description="Rows per step over all devices together; the last batch of an epoch may be smaller. With "
+        "batch_norm a last batch of one row joins the batch before it.",
         examples=[64],
     )
     learning_rate: Rate = Field(default=0.001, description="The learning rate at the start.", examples=[0.001])
@@ -123,27 +89,70 @@ class Hyperparameters(SpecModel):
     )
     l1: Factor = Field(
         default=0.0,
-        description="Adds l1 times the sum of |kernel| over all dense layers to the loss.",
+        description="Adds l1 times the sum of |w| over all kernels to the loss; recurrent kernels too.",
         examples=[0.0001],
     )
     l2: Factor = Field(
         default=0.0,
-        description="Adds l2 times the sum of kernel² over all dense layers to the loss.",
+        description="Adds l2 times the sum of w² over all kernels to the loss; recurrent kernels too.",
         examples=[0.0001],
     )
-    weight_decay: Annotated[NonNegative, AfterValidator(_no_decay)] = Field(
-        default=0.0, description="Decoupled weight decay; must be 0 until adamw is there.", examples=[0.0]
+    weight_decay: Factor = Field(
+        default=0.0, description="Decoupled weight decay of all kernels; needs the optimizer adamw.", examples=[0.01]
     )
-    early_stopping: None = Field(default=None, description="Comes later: must be null.", examples=[None])
-    checkpoint_every_epochs: int = Field(
-        default=1,
-        ge=1,
-        le=1_000_000,
-        description="Checkpoints come later; the number is kept, and has no effect yet.",
-        examples=[1],
+    clip_norm: Rate | None = Field(
+        default=None,
+        description="Scale the gradients of a step down so that their norm, over all weights together, is at most "
+        "this.",
+        examples=[1.0],
+    )
+    clip_value: Rate | None = Field(
+        default=None,
+        description="Cut every number of the gradients to between minus this and this; before clip_norm.",
+        examples=[0.5],
+    )
+    class_weights: (
+        Annotated[
+            Annotated[Literal["balanced"], Tag("word")]
+            | Annotated[dict[Label, Rate], Field(min_length=1, max_length=MOST_CLASSES), Tag("object")],
+            Discriminator(_object_or_word),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="The weight of each class in the training loss: `balanced` = rows / (classes * rows of the class) "
+        "of the training part, or weights by label, 1 for labels that are left out.",
+        examples=["balanced", {"yes": 5.0, "no": 1.0}],
+    )
+    precision: Precision = Field(
+        default="float32",
+        description="What large products are computed in. Weights, optimizer, normalisation, the output layer and the "
+        "loss stay float32; float16 scales the loss.",
+        examples=["bfloat16"],
+    )
+    early_stopping: EarlyStopping | None = Field(
+        default=None,
+        description="Stop when a value no longer becomes better; {} takes every default.",
+        examples=[{"monitor": "val_loss", "patience": 5}],
+    )
+    checkpoint_every_epochs: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None,
+        description="Keep a checkpoint every so many epochs; null = as often as it costs little, and keep the best and "
+        "the last alone.",
+        examples=[5],
     )
     seed: Seed = Field(
         default=0,
         description="Seed of initial weights, batch order, dropout and, unless it has its own, the split.",
         examples=[0],
     )
+
+    @field_validator("weight_decay")
+    @classmethod
+    def _decay_needs_adamw(cls, value: float, info: ValidationInfo) -> float:
+        optimizer = info.data.get("optimizer")  # absent when it is wrong itself
+        if value and optimizer is not None and not isinstance(optimizer, AdamW):
+            raise PydanticCustomError(
+                "weight_decay", 'must be 0, or the optimizer "adamw"; with "{name}" use l2', {"name": optimizer.name}
+            )
+        return value

@@ -30,7 +30,10 @@ def _kind(shape: Shape) -> str:
         return _member(shape)
     if shape.items is not None:
         return f"a list of {_counted(_plural(shape.items), shape)}"
-    if shape.model is not None or shape.values is not None:
+    if shape.values is not None:
+        keys = _counted("keys", shape)
+        return "an object" if keys == "keys" else f"an object of {keys}"
+    if shape.model is not None:
         return "a name or an object" if _has_short_form(shape) else "an object"
     if get_origin(shape.annotation) is Literal:
         return listed(get_args(shape.annotation))
@@ -54,6 +57,8 @@ def _has_short_form(shape: Shape) -> bool:
 def _plural(items: Shape) -> str:
     if get_origin(items.annotation) is Literal:
         return f"names ({listed(get_args(items.annotation))})"
+    if items.items is not None:
+        return "lists"
     return {int: "whole numbers", str: "names"}.get(items.annotation, "objects")
 
 
@@ -77,6 +82,8 @@ def _counted(unit: str, shape: Shape) -> str:
     high = next((item.max_length for item in shape.metadata if isinstance(item, annotated_types.MaxLen)), None)
     if high is None:
         return unit
+    if low == high:
+        return f"{low} {unit}"
     return f"{low} to {high} {unit}" if low else f"at most {high} {unit}"
 
 

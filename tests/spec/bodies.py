@@ -4,7 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from app.spec import CellAt, Column, InvalidSpec, SpecProblem, TableSchema, parse_spec
+import pytest
+
+from app.spec import (
+    CellAt,
+    Column,
+    EffectiveSpec,
+    InvalidSpec,
+    SpecProblem,
+    TableSchema,
+    parse_spec,
+    resolve,
+)
 
 DATA = Path(__file__).parent.parent / "data"
 UPLOADED = "ds_01k0000000000000000000000a"
@@ -57,3 +68,32 @@ def integer(name: str, distinct: int, **more: Any) -> Column:
 
 def table(*columns: Column, rows: int = 100) -> TableSchema:
     return TableSchema(source_kind="csv", rows=rows, columns=list(columns))
+
+
+BIRDS = table(number("bill"), number("wing"), integer("year", 3), text("species"))
+
+
+def spec_of(data: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    return {
+        "framework": "torch",
+        "model": "linear",
+        "data": {"source": UPLOADED, "target": "species", **(data or {})},
+        "device_count": 1,
+        **changes,
+    }
+
+
+def resolved(raw: dict[str, Any], schema: TableSchema = BIRDS) -> EffectiveSpec:
+    return resolve(parse_spec(raw), schema, "cpu")
+
+
+def refused(raw: dict[str, Any], schema: TableSchema = BIRDS) -> list[SpecProblem]:
+    with pytest.raises(InvalidSpec) as caught:
+        resolved(raw, schema)
+    return caught.value.problems
+
+
+def only(raw: dict[str, Any], schema: TableSchema = BIRDS) -> SpecProblem:
+    problems = refused(raw, schema)
+    assert len(problems) == 1, problems
+    return problems[0]

@@ -1,5 +1,6 @@
 """The nearest known key or value."""
 
+import difflib
 from typing import get_args
 
 import pytest
@@ -54,6 +55,12 @@ class TestNearestWord:
     def test_misspelt_words_and_words_of_other_tools(self, word: str, known: list[str], expected: str | None) -> None:
         assert nearest_word(word, known) == expected
 
+    @pytest.mark.parametrize("word", ["colum_1234_end", "column_1243_end", "column_1234_ent", "clmn_1234_end"])
+    def test_among_thousands_those_that_begin_and_end_alike_are_compared(self, word: str) -> None:
+        known = [f"{group}_{place}_end" for place in range(1000, 3000) for group in ("row", "column", "cell")]
+        exact = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
+        assert [nearest_word(word, known)] == exact
+
     @given(st.text(max_size=30), st.lists(st.text(max_size=10), max_size=5))
     def test_it_is_always_one_of_the_known(self, word: str, known: list[str]) -> None:
         assert nearest_word(word, known) in [None, *known]
@@ -81,9 +88,13 @@ class TestRightPlace:
         [
             (("Framework",), "is not a key of {here}", "framework"),
             (("epochs",), "stands in the wrong place", "hyperparameters.epochs"),
-            (("data", "split", "fraction"), "is not a key of {here}, which has method, validation", None),
+            (("data", "split", "fraction"), "is not a key of {here}, which has method, column", None),
             (("retry", "failure"), "is not a key of {here}", "failures"),
-            (("hyperparameters", "optimizer", "sgd", "beta_1"), "is a key of adam, not of this kind of {here}", None),
+            (
+                ("hyperparameters", "optimizer", "sgd", "beta_1"),
+                "is a key of adam and adamw, not of this kind of {here}",
+                None,
+            ),
             (("command",), "is not a setting here", None),
         ],
     )

@@ -19,14 +19,14 @@ DEFAULTS: dict[str, Any] = {
     "name": None,
     "tags": {},
     "framework": "torch",
-    "model": {"type": "mlp", "hidden": [64, 64], "activation": "relu", "dropout": 0.0},
+    "model": {"type": "mlp", "hidden": [64, 64], "activation": "relu", "dropout": 0.0, "batch_norm": False},
     "data": {
         "source": "digits",
         "target": None,
         "features": "all",
-        "split": {"method": "auto", "validation": 0.2, "test": 0.0, "seed": None},
+        "split": {"method": "auto", "column": None, "validation": 0.2, "test": 0.0, "seed": None},
         "missing": "error",
-        "preprocess": {"numeric": "standardize", "categorical": "one_hot"},
+        "preprocess": {"numeric": "standardize", "categorical": "one_hot", "impute": "mean"},
     },
     "task": "auto",
     "loss": "auto",
@@ -36,12 +36,16 @@ DEFAULTS: dict[str, Any] = {
         "batch_size": 64,
         "learning_rate": 0.001,
         "optimizer": {"name": "adam", "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7},
-        "schedule": {"name": "constant"},
+        "schedule": {"name": "constant", "warmup_steps": 0},
         "l1": 0.0,
         "l2": 0.0,
         "weight_decay": 0.0,
+        "clip_norm": None,
+        "clip_value": None,
+        "class_weights": None,
+        "precision": "float32",
         "early_stopping": None,
-        "checkpoint_every_epochs": 1,
+        "checkpoint_every_epochs": None,
         "seed": 0,
     },
     "device_count": 1,
@@ -49,6 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "min_device_memory_bytes": None,
     "device_name": None,
     "initialize_from": None,
+    "exports": ["report", "tensorboard"],
     "retry": {"failures": 0, "losses": 3},
     "timeout_s": 86400,
     "priority": 0,
@@ -78,6 +83,8 @@ class TestSugar:
         [
             ({"model": "linear"}, {"model": {"type": "linear"}}),
             ({"model": "mlp"}, {"model": {"type": "mlp"}}),
+            ({"model": "cnn"}, {"model": {"type": "cnn"}}),
+            ({"model": "resnet"}, {"model": {"type": "resnet"}}),
             ({"data": "iris"}, {"data": {"source": "iris"}}),
             ({"hyperparameters": {"optimizer": "sgd"}}, {"hyperparameters": {"optimizer": {"name": "sgd"}}}),
             ({"hyperparameters": {"schedule": "cosine"}}, {"hyperparameters": {"schedule": {"name": "cosine"}}}),
@@ -90,7 +97,11 @@ class TestSugar:
 
     def test_cosine_ends_at_zero_unless_told_otherwise(self) -> None:
         dumped = parse_spec(hyper(schedule="cosine")).model_dump(mode="json")
-        assert dumped["hyperparameters"]["schedule"] == {"name": "cosine", "final_learning_rate": 0.0}
+        assert dumped["hyperparameters"]["schedule"] == {
+            "name": "cosine",
+            "final_learning_rate": 0.0,
+            "warmup_steps": 0,
+        }
 
 
 class TestAccepts:

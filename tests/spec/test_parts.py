@@ -1,11 +1,14 @@
 """How many rows each part of a split gets."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.spec import part_sizes
-from app.spec.data import Split
+from app.spec.data import EffectiveSplit, Split
+from app.spec.parts import stratified_sizes
+from workers.data.split import divide
 
 
 class TestPartSizes:
@@ -31,3 +34,20 @@ class TestPartSizes:
         assert sum(parts) == rows
         assert abs(parts.validation - rows * validation) <= max(0.5, 1 - rows * validation)
         assert abs(parts.test - rows * test) <= max(0.5, 1 - rows * test)
+
+
+class TestStratifiedSizes:
+    @given(
+        st.lists(st.integers(1, 6), min_size=2, max_size=12),
+        st.sampled_from([(0.2, 0.0), (0.5, 0.2), (0.1, 0.4), (0.0, 0.3)]),
+    )
+    def test_they_are_what_a_trainer_divides_into(self, members: list[int], shares: tuple[float, float]) -> None:
+        split = EffectiveSplit(method="stratified", validation=shares[0], test=shares[1], seed=0)
+        rows, classes = sum(members), np.repeat(np.arange(len(members)), members)
+        expected = stratified_sizes(rows, len(members), split)
+        if expected.train >= 1:
+            division = divide(rows, classes, split)
+            assert tuple(map(len, (division.train, division.validation, division.test))) == expected
+
+    def test_classes_whose_rows_are_all_left_out_take_none_away(self) -> None:
+        assert stratified_sizes(80, 90, Split(validation=0.2, test=0.1)) == (80, 0, 0)

@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from app.spec.job import JobSpec
-from app.spec.layers import Dense
+from app.spec.layer_specs import Dense
 from app.spec.model import Mlp
 from app.spec.places import every_field, locate
 from app.spec.training import Hyperparameters, Sgd

@@ -11,49 +11,26 @@ from app.spec import (
     CellAt,
     Column,
     EffectiveSpec,
-    InvalidSpec,
     SpecProblem,
     TableSchema,
     parse_spec,
     resolve,
 )
 from app.spec.examples import EXAMPLES
-from tests.spec.bodies import UPLOADED, integer, number, table, text
-
-BIRDS = table(number("bill"), number("wing"), integer("year", 3), text("species"))
-
-
-def spec_of(data: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    return {
-        "framework": "torch",
-        "model": "linear",
-        "data": {"source": UPLOADED, "target": "species", **(data or {})},
-        "device_count": 1,
-        **changes,
-    }
-
-
-def resolved(raw: dict[str, Any], schema: TableSchema = BIRDS) -> EffectiveSpec:
-    return resolve(parse_spec(raw), schema, "cpu")
-
-
-def refused(raw: dict[str, Any], schema: TableSchema = BIRDS) -> list[SpecProblem]:
-    with pytest.raises(InvalidSpec) as caught:
-        resolved(raw, schema)
-    return caught.value.problems
-
-
-def only(raw: dict[str, Any], schema: TableSchema = BIRDS) -> SpecProblem:
-    problems = refused(raw, schema)
-    assert len(problems) == 1, problems
-    return problems[0]
+from tests.spec.bodies import BIRDS, integer, number, only, refused, resolved, spec_of, table, text
 
 
 class TestFilledIn:
     def test_nothing_is_left_open(self) -> None:
         dumped = resolved(spec_of()).model_dump(mode="json")
         assert dumped["data"]["features"] == ["bill", "wing", "year"]
-        assert dumped["data"]["split"] == {"method": "stratified", "validation": 0.2, "test": 0.0, "seed": 0}
+        assert dumped["data"]["split"] == {
+            "method": "stratified",
+            "column": None,
+            "validation": 0.2,
+            "test": 0.0,
+            "seed": 0,
+        }
         assert (dumped["task"], dumped["loss"], dumped["metrics"]) == ("classification", "cross_entropy", ["accuracy"])
         assert dumped["device_type"] == "cpu"
         assert '"auto"' not in json.dumps(dumped)
@@ -206,112 +183,6 @@ class TestLossAndMetrics:
         assert resolved(spec_of({"target": "bill", "features": ["wing"]})).metrics == ["mae", "rmse", "r2"]
 
 
-class TestTarget:
-    def test_a_missing_target_lists_the_columns(self) -> None:
-        problem = only(spec_of({"target": None}))
-        assert problem.pointer == "/data/target"
-        assert "'bill', 'wing', 'year', 'species'" in problem.message
-        assert problem.suggestion == "species"
-
-    @pytest.mark.parametrize("wrong", ["Species", "speces", " species", "SPECIES"])
-    def test_an_unknown_target_names_the_nearest_column(self, wrong: str) -> None:
-        problem = only(spec_of({"target": wrong}))
-        assert problem == SpecProblem(
-            "/data/target", f"There is no column '{wrong}'; did you mean 'species'?", "species"
-        )
-
-    def test_a_target_like_no_column_lists_some(self) -> None:
-        problem = only(spec_of({"target": "zzzz"}), table(*(number(f"f{i}") for i in range(20))))
-        assert "the columns are 'f0'" in problem.message
-        assert "and 12 more" in problem.message
-        assert problem.suggestion is None
-
-    def test_wrong_features_are_told_beside_a_wrong_target(self) -> None:
-        problems = refused(spec_of({"target": "speces", "features": ["bil", "species"]}))
-        assert [problem.pointer for problem in problems] == [
-            "/data/target",
-            "/data/features/0",
-            "/data/features/1",
-        ]
-
-
-class TestFeatures:
-    def test_the_target_cannot_be_a_feature(self) -> None:
-        problem = only(spec_of({"features": ["bill", "species"]}))
-        assert problem == SpecProblem("/data/features/1", "Column 'species' is the target; it cannot be a feature too.")
-
-    def test_an_unknown_feature_names_the_nearest_column(self) -> None:
-        problem = only(spec_of({"features": ["bill", "wings"]}))
-        assert (problem.pointer, problem.suggestion) == ("/data/features/1", "wing")
-
-    def test_a_text_feature_names_column_row_and_what_to_use_instead(self) -> None:
-        schema = table(number("bill"), text("island"), number("wing"), text("species"))
-        problem = only(spec_of({"features": ["bill", "island"]}), schema)
-        assert problem.pointer == "/data/features/1"
-        assert problem.message.startswith("Row 2, column 'island': 'oak' is not a number (100 of its cells are not).")
-        assert json.loads(problem.suggestion or "") == ["bill", "wing"]
-
-    def test_every_text_column_among_all_is_told(self) -> None:
-        f2 = text("f2", texts=1, first_text=CellAt(row=59, value="unknown"))
-        f3 = text("f3", texts=1, first_text=CellAt(row=95, value="1 234"))
-        problems = refused(spec_of({"target": "y"}), table(number("f1"), f2, f3, integer("y", 2)))
-        assert [(problem.pointer, problem.suggestion) for problem in problems] == [("/data/features", '["f1"]')] * 2
-        assert "Row 59, column 'f2': 'unknown' is not a number." in problems[0].message
-        assert "Row 95, column 'f3': '1 234' is not a number." in problems[1].message
-
-    def test_a_table_of_hundreds_of_text_columns_gets_twenty_messages(self) -> None:
-        schema = table(*(text(f"t{index}") for index in range(300)), number("x"), integer("y", 2))
-        problems = refused(spec_of({"target": "y"}), schema)
-        assert len(problems) == 20
-        assert {problem.suggestion for problem in problems} == {'["x"]'}
-
-    def test_a_column_whose_bad_cell_is_not_known_is_named_all_the_same(self) -> None:
-        schema = table(number("x"), text("island", texts=0, first_text=None), integer("y", 2))
-        problem = only(spec_of({"target": "y"}), schema)
-        assert problem.message.startswith("Column 'island' is text. Features must be numbers")
-
-    def test_a_table_of_text_has_no_features_to_suggest(self) -> None:
-        problem = only(spec_of(), table(text("a"), text("species")))
-        assert problem.suggestion is None
-
-    def test_a_table_with_the_target_alone_is_refused(self) -> None:
-        assert only(spec_of(), table(text("species"))).pointer == "/data/features"
-
-    def test_true_and_false_are_features(self) -> None:
-        flag = Column(name="flag", kind="boolean", missing=0, distinct=2, labels=["false", "true"])
-        assert resolved(spec_of(), table(flag, text("species"))).data.features == ["flag"]
-
-
-class TestGaps:
-    HOLED = table(
-        number("f1", missing=9),
-        number("f2", infinite=1, first_infinite=CellAt(row=42, value="inf")),
-        number("f3"),
-        integer("label", 2, missing=2),
-        rows=80,
-    )
-
-    def test_error_names_every_used_column_with_its_gaps(self) -> None:
-        problems = refused(spec_of({"target": "label"}), self.HOLED)
-        assert [(problem.pointer, problem.suggestion) for problem in problems] == [("/data/missing", "drop")] * 3
-        assert "Column 'f1' has 9 missing values" in problems[0].message
-        assert "Column 'f2' has 1 infinite value, the first in row 42" in problems[1].message
-        assert "Column 'label' has 2 missing values" in problems[2].message
-
-    def test_drop_accepts_them(self) -> None:
-        assert resolved(spec_of({"target": "label", "missing": "drop"}), self.HOLED).data.missing == "drop"
-
-    def test_gaps_in_columns_that_are_not_used_do_not_matter(self) -> None:
-        schema = table(number("f1", missing=9), number("f3"), integer("label", 2), rows=80)
-        assert resolved(spec_of({"target": "label", "features": ["f3"]}), schema).data.features == ["f3"]
-
-    def test_drop_that_leaves_no_row_is_refused(self) -> None:
-        schema = table(number("f1", missing=80, distinct=0), integer("label", 2), rows=80)
-        problem = only(spec_of({"target": "label", "missing": "drop"}), schema)
-        assert problem.pointer == "/data/split"
-        assert "0 usable rows" in problem.message
-
-
 class TestSplit:
     def test_stratified_needs_classes(self) -> None:
         problem = only(spec_of({"target": "bill", "features": ["wing"], "split": {"method": "stratified"}}))
@@ -345,7 +216,7 @@ class TestSize:
         assert problem.pointer == "/model"
 
     def test_a_large_model_that_can_be_meant_is_accepted(self) -> None:
-        model = {"type": "mlp", "hidden": [8192, 8192], "activation": "relu", "dropout": 0.0}
+        model = {"type": "mlp", "hidden": [8192, 8192], "activation": "relu", "dropout": 0.0, "batch_norm": False}
         assert resolved(spec_of(model=model)).model.model_dump() == model
 
 

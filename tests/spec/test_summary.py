@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.spec import LayerShape, Summary, TableSchema, parse_spec, resolve, summarise
-from tests.spec.bodies import UPLOADED, integer, number, table
+from tests.spec.bodies import UPLOADED, integer, number, table, text
 
 
 def summary(model: Any, schema: TableSchema, *, data: dict[str, Any] | None = None, **hyper: Any) -> Summary:
@@ -94,6 +94,28 @@ class TestMemory:
             summary("linear", classes(3, 5), batch_size=80).memory_bytes
             == summary("linear", classes(3, 5), batch_size=1000).memory_bytes
         )
+
+    @pytest.mark.parametrize(
+        ("optimizer", "numbers"),
+        [("adamw", 2), ("rmsprop", 1), ({"name": "rmsprop", "momentum": 0.5}, 2), ("adagrad", 1)],
+    )
+    def test_each_optimizer_keeps_its_numbers(self, optimizer: Any, numbers: int) -> None:
+        # torch's state per parameter: exp_avg and exp_avg_sq; square_avg and momentum_buffer; sum.
+        plain = summary("linear", classes(3, 5), optimizer="sgd").memory_bytes
+        assert summary("linear", classes(3, 5), optimizer=optimizer).memory_bytes - plain == 4 * 20 * numbers
+
+    def test_moving_statistics_need_memory_but_are_no_parameters(self) -> None:
+        norm = {"type": "sequential", "layers": [{"type": "batch_norm"}]}
+        layer = {"type": "sequential", "layers": [{"type": "layer_norm"}]}
+        one, other = (summary(model, classes(3, 5), optimizer="sgd") for model in (norm, layer))
+        assert one.parameter_count == other.parameter_count == 2 * 3 + 20
+        assert one.memory_bytes - other.memory_bytes == 4 * 2 * 3
+
+
+class TestInput:
+    def test_it_is_the_encoded_row(self) -> None:
+        schema = table(number("x"), text("wood"), integer("y", 2))
+        assert summary("linear", schema).input_shape == [3]
 
 
 class TestJson:

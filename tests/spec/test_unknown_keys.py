@@ -10,7 +10,7 @@ from app.spec import parse_spec
 from app.spec.examples import EXAMPLES
 from tests.spec.bodies import UPLOADED, body, hyper, load, problem_at, problems_of
 
-_OBJECTS = ("digits_tensorflow", "iris_layers", "diabetes_regression")
+_OBJECTS = ("digits_tensorflow", "iris_layers", "diabetes_regression", "digits_branches", "digits_lstm")
 
 
 def objects(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
@@ -151,7 +151,9 @@ class TestOtherPlaces:
 
     def test_a_key_of_another_kind_says_whose_it_is(self) -> None:
         problem = problem_at(hyper(optimizer={"name": "adam", "momentum": 0.9}), "/hyperparameters/optimizer/momentum")
-        assert problem.message == '"momentum" is a key of sgd, not of this kind of hyperparameters.optimizer.'
+        assert (
+            problem.message == '"momentum" is a key of sgd and rmsprop, not of this kind of hyperparameters.optimizer.'
+        )
 
     def test_a_key_spelt_like_a_type_is_still_pointed_at(self) -> None:
         # Pydantic's location is (model, mlp, mlp): the first is the union's tag, the second the key.

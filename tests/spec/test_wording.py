@@ -31,7 +31,10 @@ class TestWanted:
             (Annotated[list[int], Field(min_length=1, max_length=4)], "a list of 1 to 4 whole numbers"),
             (list[Literal["a", "b"]], 'a list of names ("a" or "b")'),
             (list[str], "a list of names"),
+            (Annotated[list[int], Field(min_length=3, max_length=3)], "a list of 3 whole numbers"),
+            (list[list[int]], "a list of lists"),
             (dict[str, str], "an object"),
+            (Annotated[dict[str, str], Field(min_length=1, max_length=9)], "an object of 1 to 9 keys"),
         ],
     )
     def test_a_type_and_its_bounds_are_said_in_words(self, annotation: Any, words: str) -> None:
@@ -41,12 +44,20 @@ class TestWanted:
         ("path", "words"),
         [
             (("framework",), '"torch" or "tensorflow"'),
-            (("model",), '"linear", "mlp" or "sequential", or an object with that type'),
+            (("model",), '"linear", "mlp", "cnn", "resnet" or "sequential", or an object with that type'),
             (("data",), "a name or an object"),
-            (("metrics",), '"auto" or a list of names ("accuracy", "mae", "rmse" or "r2")'),
+            (
+                ("metrics",),
+                '"auto" or a list of names ("accuracy", "top_3", "top_5", "f1", "auc", "mae", "rmse" or "r2")',
+            ),
             (("hyperparameters",), "an object"),
             (("not_before",), "a time with its zone or null"),
-            (("early_stopping",), "null"),
+            (("early_stopping",), "an object or null"),
+            (("class_weights",), '"balanced" or an object of 1 to 1000 keys or null'),
+            (
+                ("initialize_from", "checkpoint"),
+                '"best" or "last" or a whole number, at least 0 and at most 9223372036854775807',
+            ),
         ],
     )
     def test_places_of_the_spec(self, path: tuple[str, ...], words: str) -> None:
