@@ -1,7 +1,6 @@
 """Tables to train on: upload, list, read, delete."""
 
 import hashlib
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -26,13 +25,13 @@ from app.api.services import PrincipalDep, Services, ServicesDep
 from app.api.uploads import received
 from app.api.views import BuiltinView, DatasetView, ListView, PreviewView
 from app.datasets.schemas import dataset_json, describe_builtin
-from app.datasets.service import Upload, add_csv, delete_dataset, get_dataset, list_datasets
+from app.datasets.service import Upload, add_dataset, delete_dataset, get_dataset, list_datasets
 from app.errors import Conflict, NotFound
 from app.ids import pattern
 from app.jobs.models import Job
 from app.jobs.states import FINAL
-from app.tables import BUILTIN, profile_csv, read_table
-from app.tables.records import CsvFile
+from app.tables import BUILTIN, TableFormat, detect, format_of, preview
+from app.tables.apart import preview_apart, profile_apart
 
 log = structlog.get_logger("trainshed.api")
 router = api_router(prefix="/v1/datasets", tag="Datasets")
@@ -42,12 +41,16 @@ AnyDataset = Annotated[
     str, PathParameter(pattern=_ID_PATTERN, description="A data set's id, or the name of a built-in one.")
 ]
 OwnDataset = Annotated[str, PathParameter(pattern=pattern("ds"), description="The data set's id.")]
-_PREVIEW_BLOCK: Final = 64 * 1024
+_BINARY: Final = {"type": "string", "format": "binary"}
 _FORM: Final = {
     "type": "object",
     "required": ["file"],
     "properties": {
-        "file": {"type": "string", "format": "binary", "description": "A CSV file in UTF-8 with a header row."},
+        "file": {
+            "type": "string",
+            "format": "binary",
+            "description": "CSV or TSV (UTF-8, with a header row), Parquet, or NPZ.",
+        },
         "name": {
             "type": "string",
             "maxLength": 255,
@@ -61,7 +64,10 @@ _BODY: Final = {
         "required": True,
         "content": {
             "multipart/form-data": {"schema": _FORM},
-            "text/csv": {"schema": {"type": "string", "format": "binary"}, "example": "a,b,label\n1,2,yes\n3,4,no\n"},
+            "text/csv": {"schema": _BINARY, "example": "a,b,label\n1,2,yes\n3,4,no\n"},
+            "text/tab-separated-values": {"schema": _BINARY, "example": "a\tb\tlabel\n1\t2\tyes\n3\t4\tno\n"},
+            "application/vnd.apache.parquet": {"schema": _BINARY},
+            "application/octet-stream": {"schema": _BINARY},
         },
     }
 }
@@ -91,21 +97,27 @@ async def create_dataset(
     name: Annotated[str | None, Query(max_length=255, description="What to call it.")] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """A CSV file, as a form with a part `file` or as the body itself (`text/csv`); checked while it is here.
+    """A CSV, TSV, Parquet or NPZ file, as a form with a part `file` or as the body itself; checked while it is here.
 
-    It streams to disk. What is wrong with it is answered 422, with row and column.
+    What it is is told by its content. It streams to disk. What is wrong with it is answered 422, with row and column;
+    what may become a problem in training is in the answer's `problems`.
     """
     async with received(request, services.limits.upload_dir, services.limits.max_upload_bytes) as upload:
         called = name or upload.name
         same = None if idempotency_key is None else (idempotency_key, await run_sync(_digest, upload.path, called))
         earlier = None if same is None else await run_sync(_earlier, services, principal, same)
         if earlier is None:
-            table = await run_sync(profile_csv, upload.path, limiter=services.checkers)
-            content, replayed = await run_sync(_add, services, principal, Upload(upload.path, called, table), same)
+            checked = await run_sync(_checked, upload.path, called, limiter=services.checkers)
+            content, replayed = await run_sync(_add, services, principal, checked, same)
         else:
             content, replayed = earlier, True
     headers = {"Location": f"/v1/datasets/{content['id']}"} | ({"Idempotency-Replayed": "true"} if replayed else {})
     return json_response(content, status=201, headers=headers)
+
+
+def _checked(path: Path, name: str) -> Upload:
+    table_format = detect(path)
+    return Upload(path, name, profile_apart(path, table_format), table_format)
 
 
 def _digest(path: Path, name: str) -> str:
@@ -136,7 +148,7 @@ def _add(
             remember(session, principal.key_id, same, dataset_id, now)
 
     try:
-        dataset = add_csv(
+        dataset = add_dataset(
             services.database,
             services.storage,
             upload,
@@ -182,31 +194,21 @@ def preview_dataset(
     principal: PrincipalDep,
     rows: Annotated[int, Query(ge=1, le=100, description="How many at most.")] = 20,
 ) -> Response:
-    """The first rows: cells of a file as the text that stands there, of a built-in table as numbers."""
+    """The first rows: cells of a text file as they stand there, others as numbers, text, times, and arrays as lists."""
     if dataset_id in BUILTIN:
-        table = read_table(None, dataset_id)
-        names, columns = list(table.columns), [values[:rows].tolist() for values in table.columns.values()]
+        shown = preview(None, dataset_id, rows=rows)
     else:
-        names, columns = _first_rows(_file_of(services, principal, dataset_id), rows)
-    content = {"object": "preview", "columns": names, "rows": [list(row) for row in zip(*columns, strict=True)]}
-    return json_response(content)
+        path, table_format = _file_of(services, principal, dataset_id)
+        shown = preview_apart(path, table_format, rows=rows)
+    return json_response({"object": "preview", "columns": shown.names, "rows": shown.rows})
 
 
-def _file_of(services: Services, principal: Principal, dataset_id: str) -> Path:
+def _file_of(services: Services, principal: Principal, dataset_id: str) -> tuple[Path, TableFormat]:
     with services.database.read() as session:
-        key = get_dataset(session, principal.project_id, dataset_id).storage_key
-    return stored_file(services.storage, key, NotFound("file of data set", dataset_id))
-
-
-def _first_rows(path: Path, rows: int) -> tuple[list[str], list[list[Any]]]:
-    file = CsvFile(path, block_bytes=_PREVIEW_BLOCK)
-    columns: list[list[Any]] = [[] for _ in file.names]
-    for block in islice(file.blocks(), rows):
-        for column, cells in zip(columns, block.cells, strict=True):
-            column.extend(cells.head(rows - len(column)).to_list())
-        if len(columns[0]) >= rows:
-            break
-    return file.names, columns
+        dataset = get_dataset(session, principal.project_id, dataset_id)
+        key, table_format = dataset.storage_key, dataset.format
+    path = stored_file(services.storage, key, NotFound("file of data set", dataset_id))
+    return path, format_of(table_format)
 
 
 @router.delete("/{dataset_id}", status_code=204, summary="Delete a table", responses=problems("conflict"))

@@ -40,8 +40,8 @@ class Upload:
 async def received(request: Request, folder: Path, limit: int) -> AsyncIterator[Upload]:
     """The table in the request's body, as a file that lives as long as the block.
 
-    Either the body is the table (`text/csv`), or it is a form (`multipart/form-data`) with one part `file` and
-    perhaps a part `name`.
+    Either the body is the table, or it is a form (`multipart/form-data`) with one part `file` and perhaps a part
+    `name`.
 
     Raises:
         BodyTooLarge: the table has more than `limit` bytes.

@@ -1,14 +1,17 @@
 """A data set on the wire: its table with the statistics of every column, and what may become a problem in training."""
 
-from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from app.clock import to_rfc3339
 from app.datasets.models import Dataset
-from app.tables import BUILTIN, builtin_schema
+from app.spec import TableSchema
+from app.spec.columns import spoilt_numbers
+from app.spec.table import Column
+from app.tables import BUILTIN, builtin_schema, column_notes
 
 
 def dataset_json(dataset: Dataset) -> dict[str, Any]:
+    table = TableSchema.model_validate(dataset.table)
     return {
         "id": dataset.id,
         "object": "dataset",
@@ -18,8 +21,8 @@ def dataset_json(dataset: Dataset) -> dict[str, Any]:
         "rows": dataset.rows,
         "size_bytes": dataset.size_bytes,
         "digest": dataset.digest,
-        "table": dataset.table,
-        "problems": problems_of(dataset.table["columns"]),
+        "table": table.model_dump(mode="json"),
+        "problems": problems_of(table),
         "created_by": dataset.created_by,
         "created_at": to_rfc3339(dataset.created_at),
     }
@@ -41,36 +44,32 @@ def describe_builtin(name: str) -> dict[str, Any]:
     }
 
 
-def problems_of(columns: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a spec that uses these columns will meet. None of it is an error of the file, which was accepted."""
-    return [
-        {"column": column["name"], "message": sentence.format(**column), "suggestion": suggestion}
-        for column in columns
-        for applies, sentence, suggestion in _PROBLEMS
-        if applies(column)
-    ]
+def problems_of(table: TableSchema) -> list[dict[str, Any]]:
+    """What a spec that uses these columns will meet. None of it is an error of the file, which was accepted.
+
+    Of a table that was stored before problems were kept with it, what its columns tell by themselves.
+    """
+    notes = table.problems or [note for column in table.columns for note in column_notes(column, table.rows)]
+    found = [note.model_dump(mode="json") for note in notes]
+    found += [_spoilt(column) for column in table.columns if spoilt_numbers(column, table.rows)]
+    return [problem | {"suggestion": _SUGGESTIONS.get(problem["code"])} for problem in found]
 
 
-_Check = tuple[Callable[[dict[str, Any]], bool], str, str | None]
-_PROBLEMS: Final[tuple[_Check, ...]] = (
-    (
-        lambda column: column["missing"] > 0,
-        "Column '{name}' has empty cells, {missing} in all; such rows are refused unless the spec says to drop them.",
-        '"missing": "drop"',
-    ),
-    (
-        lambda column: column["infinite"] > 0,
-        "Column '{name}' has infinite values, {infinite} in all; they are treated like empty cells.",
-        '"missing": "drop"',
-    ),
-    (
-        lambda column: column["kind"] == "text",
-        "Column '{name}' is text; it can be the target of a classification, not a feature.",
-        "list the other columns in data.features",
-    ),
-    (
-        lambda column: column["distinct"] <= 1,
-        "Column '{name}' has the same value in every row, so nothing can be learned from it.",
-        None,
-    ),
-)
+def _spoilt(column: Column) -> dict[str, Any]:
+    cell = column.first_text
+    row, value = (cell.row, cell.value) if cell else (None, "")
+    more = f", and {column.texts - 1:,} more like it" if column.texts > 1 else ""
+    message = f"Row {row}, column '{column.name}': '{value}' is not a number{more}, although most cells are numbers."
+    return {"column": column.name, "code": "not_a_number", "count": column.texts, "row": row, "message": message}
+
+
+_SUGGESTIONS: Final = {
+    "missing": 'set data.missing to "drop" or "impute"',
+    "infinite": 'set data.missing to "drop" or "impute"',
+    "constant": "leave the column out of data.features",
+    "all_different": "leave the column out of data.features",
+    "rare_class": "add rows of these values, or leave them out",
+    "too_many_categories": "leave the column out of data.features",
+    "duplicate_rows": "remove repeated rows, so that none is in the training and in the validation part",
+    "not_a_number": "correct the cells, or leave the column out of data.features",
+}

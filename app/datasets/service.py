@@ -25,7 +25,7 @@ from app.spec import InvalidSpec, SpecProblem, TableSchema
 from app.spec.nearest import nearest_word
 from app.storage import Storage
 from app.storage.keys import dataset_key
-from app.tables import BUILTIN, builtin_schema
+from app.tables import BUILTIN, TableFormat, builtin_schema
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +59,10 @@ class Upload:
     path: Path
     name: str
     table: TableSchema
+    format: TableFormat = "csv"
 
 
-def add_csv(
+def add_dataset(
     database: Database,
     storage: Storage,
     upload: Upload,
@@ -71,7 +72,7 @@ def add_csv(
     now: datetime,
     also: Also | None = None,
 ) -> Dataset:
-    """Store a checked CSV file and its row. The same file uploaded twice gives two data sets, with equal digests.
+    """Store a checked file and its row. The same file uploaded twice gives two data sets, with equal digests.
 
     Raises:
         Exception: what `also` raised; there is neither file nor row.
@@ -82,8 +83,8 @@ def add_csv(
     dataset = Dataset(
         id=dataset_id,
         project_id=project_id,
-        name=clean_name(upload.name),
-        format="csv",
+        name=clean_name(upload.name, f"dataset.{upload.format}"),
+        format=upload.format,
         state="ready",
         rows=upload.table.rows,
         size_bytes=upload.path.stat().st_size,

@@ -38,6 +38,7 @@ class Builtin:
     task: Task
     features: tuple[str, ...]
     read: Callable[[], tuple[Matrix, Matrix]]
+    image_shape: tuple[int, int, int] | None = None
 
     def load(self) -> Loaded:
         """Return the set; the arrays are shared and cannot be written to."""
@@ -67,18 +68,21 @@ def _load(name: str) -> Loaded:
         columns=described,
         default_target="target",
         default_task=dataset.task,
+        image_shape=list(dataset.image_shape) if dataset.image_shape else None,
     )
     return Loaded(columns, schema)
 
 
 def _describe(name: str, values: NDArray[Any], *, whole: bool) -> Column:
-    different = np.unique(values)
+    different, counts = np.unique(values, return_counts=True)
+    labelled = whole and len(different) <= LABEL_LIMIT
     return Column(
         name=name,
         kind="integer" if whole else "number",
         missing=0,
         distinct=min(len(different), LABEL_LIMIT + 1),
-        labels=[str(int(value)) for value in different] if whole and len(different) <= LABEL_LIMIT else None,
+        labels=[str(int(value)) for value in different] if labelled else None,
+        counts=counts.tolist() if labelled else None,
         minimum=float(values.min()),
         maximum=float(values.max()),
     )
@@ -154,7 +158,14 @@ _DIABETES = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
 BUILTIN: dict[str, Builtin] = {
     dataset.name: dataset
     for dataset in (
-        Builtin("digits", "Handwritten digits of 8 x 8 pixels, ten classes", "classification", _DIGITS, _digits),
+        Builtin(
+            "digits",
+            "Handwritten digits of 8 x 8 pixels, ten classes",
+            "classification",
+            _DIGITS,
+            _digits,
+            image_shape=(8, 8, 1),
+        ),
         Builtin("iris", "Iris flowers, three species", "classification", _IRIS, lambda: _counted_csv("iris.csv")),
         Builtin("wine", "Wines of three growers", "classification", _WINE, lambda: _counted_csv("wine_data.csv")),
         Builtin(

@@ -1,11 +1,13 @@
-"""A CSV file cut into pieces of whole records, checked for encoding and quotes.
+"""A CSV or TSV file cut into pieces of whole records, checked for encoding and quotes.
 
 The file is read once from start to end, some megabytes at a time, so memory does not grow with the file.
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from app.tables.problems import InvalidTable, TableProblem
 BLOCK_BYTES = 8 * 2**20
 """Bytes read at a time, and the longest record: a longer one is a quotation mark that nobody closed."""
 
-_NEWLINE, _QUOTE, _COMMA = b'\n",'
+_NEWLINE, _QUOTE = b'\n"'
 _QUOTE_RULE = 'Put quotation marks around the whole cell, with no blank outside, and write a mark inside it twice ("").'
 
 
@@ -25,7 +27,8 @@ class Piece:
     """Whole records as they stand in the file.
 
     `ends`: position of the line end after each record. `inside`: which bytes are in quotes, None when none is.
-    `offset`: of the first byte in the file; `row`: of the first record; `last`: nothing follows.
+    `offset`: of the first byte in the file; `row`: of the first record; `last`: nothing follows; `separator`: the byte
+    between cells.
     """
 
     data: bytes
@@ -34,6 +37,7 @@ class Piece:
     offset: int
     row: int
     last: bool
+    separator: int
 
     @property
     def codes(self) -> NDArray[np.uint8]:
@@ -45,21 +49,22 @@ class Piece:
         return self.row + int(np.searchsorted(self.ends, position))
 
     def cells_per_record(self) -> NDArray[np.intp]:
-        """Count each record's cells: its commas outside quotes, plus one."""
-        commas = self.codes == _COMMA
+        """Count each record's cells: its separators outside quotes, plus one."""
+        separators = self.codes == self.separator
         if self.inside is not None:
-            commas &= ~self.inside
-        return np.diff(np.searchsorted(np.flatnonzero(commas), self.ends), prepend=0) + 1
+            separators &= ~self.inside
+        return np.diff(np.searchsorted(np.flatnonzero(separators), self.ends), prepend=0) + 1
 
 
-def pieces_of(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Piece]:
-    """Cut the file at `path` after line ends outside quotes.
+def pieces_of(source: Path | BinaryIO, block_bytes: int = BLOCK_BYTES, *, separator: str = ",") -> Iterator[Piece]:
+    """Cut a file after line ends outside quotes; one that is open already stays open.
 
     Raises InvalidTable at the first byte that is no UTF-8 text, the first quotation mark out of place, and for files of
     another kind.
     """
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with _opened(source) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
         start = file.read(8)
         problem = other_kind(start)
         if problem is not None:
@@ -69,14 +74,18 @@ def pieces_of(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Piece]:
         row, carry = 1, b""
         while offset < size:
             data = carry + file.read(block_bytes)
-            piece = _cut(data, offset, row, last=file.tell() >= size)
+            piece = _cut(data, offset, row, ord(separator), last=file.tell() >= size)
             yield piece
             row += len(piece.ends)
             offset += len(piece.data)
             carry = data[len(piece.data) :]
 
 
-def _cut(data: bytes, offset: int, row: int, *, last: bool) -> Piece:
+def _opened(source: Path | BinaryIO) -> AbstractContextManager[BinaryIO]:
+    return source.open("rb") if isinstance(source, Path) else nullcontext(source)
+
+
+def _cut(data: bytes, offset: int, row: int, separator: int, *, last: bool) -> Piece:
     """Take the whole records at the start of `data`; the last record of a file gets the line end that it may lack."""
     if last and not data.endswith(b"\n"):
         data += b"\n"
@@ -88,7 +97,7 @@ def _cut(data: bytes, offset: int, row: int, *, last: bool) -> Piece:
         newlines &= ~inside
     ends = np.flatnonzero(newlines)
     length = int(ends[-1]) + 1 if len(ends) else 0
-    piece = Piece(data[:length], ends, None if inside is None else inside[:length], offset, row, last)
+    piece = Piece(data[:length], ends, None if inside is None else inside[:length], offset, row, last, separator)
     _check_text(piece)
     if inside is not None:
         _check_quotes(piece)
@@ -115,9 +124,9 @@ def _check_quotes(piece: Piece) -> None:
     codes = piece.codes
     quotes = np.flatnonzero(codes == _QUOTE)
     before = codes[quotes[0::2] - 1]
-    fine_before = np.isin(before, (_COMMA, _NEWLINE, _QUOTE)) | (quotes[0::2] == 0)
+    fine_before = np.isin(before, (piece.separator, _NEWLINE, _QUOTE)) | (quotes[0::2] == 0)
     after = codes[quotes[1::2] + 1]
-    fine_after = np.isin(after, (_COMMA, _NEWLINE, _QUOTE, ord("\r")))
+    fine_after = np.isin(after, (piece.separator, _NEWLINE, _QUOTE, ord("\r")))
     wrong = np.concatenate([quotes[0::2][~fine_before], quotes[1::2][~fine_after]])
     if len(wrong):
         row = piece.row_at(int(wrong.min()))

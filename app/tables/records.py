@@ -1,42 +1,55 @@
-"""A CSV file as its column names and blocks of checked rows."""
+"""A CSV or TSV file as its column names and blocks of checked rows."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, ClassVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from app.spec.table import SourceKind
+from app.tables.blocks import Block
+from app.tables.cells import Cells, read_cells
 from app.tables.header import names_of
 from app.tables.pieces import BLOCK_BYTES, Piece, pieces_of
 from app.tables.problems import InvalidTable, TableProblem
 
 MOST_PROBLEMS = 10
 _RETURN = ord("\r")
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Some rows: the cells of each column as text (null = nothing between the commas), and the rows in the file."""
-
-    cells: list[pl.Series]
-    rows: NDArray[np.int64]
+_TAB = ord("\t")
 
 
 class CsvFile:
-    """A CSV file to be read once: `names`, then `blocks()`.
+    """A file to be read once: `names`, then `blocks()`.
 
     Raises InvalidTable: for the header when it is made, for rows while `blocks()` runs. A wrong number of cells is
-    reported for up to ten rows; everything else ends the reading at once.
+    reported for up to ten rows; everything else ends the reading at once. `fewest_columns`: 2 for a table to train on.
     """
 
-    def __init__(self, path: Path, *, block_bytes: int = BLOCK_BYTES) -> None:
-        self._pieces = pieces_of(path, block_bytes)
+    kind: ClassVar[SourceKind] = "csv"
+
+    def __init__(
+        self,
+        source: Path | BinaryIO,
+        *,
+        separator: str = ",",
+        block_bytes: int = BLOCK_BYTES,
+        fewest_columns: int = 2,
+    ) -> None:
+        self._separator = separator
+        self._pieces = pieces_of(source, block_bytes, separator=separator)
         self._piece, self._header = self._find_header()
         start = int(self._piece.ends[self._header - 1]) + 1 if self._header else 0
         line = self._piece.data[start : int(self._piece.ends[self._header])]
-        self.names = names_of(line.decode(), self._piece.row + self._header)
+        row = self._piece.row + self._header
+        self.names = names_of(line.decode(), row, separator=separator, fewest=fewest_columns)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+
+    @staticmethod
+    def read(cells: pl.Series) -> Cells:
+        """Read a column of a block."""
+        return read_cells(cells)
 
     def _find_header(self) -> tuple[Piece, int]:
         """Return the first piece with a line that is not empty, and that line's index."""
@@ -68,7 +81,7 @@ class CsvFile:
                 break
             if values.any() and not problems:
                 rows = piece.row + np.flatnonzero(values).astype(np.int64)
-                yield Block(_cells(piece, values, len(self.names)), rows)
+                yield Block(_cells(piece, values, len(self.names), self._separator), rows)
         if problems:
             raise InvalidTable(problems)
         if not found:
@@ -92,9 +105,8 @@ def _ragged(piece: Piece, values: NDArray[np.bool_], width: int, most: int) -> l
         row, count = piece.row + int(index), int(counts[index])
         cut_off = piece.last and index == len(counts) - 1 and count < width
         sentence = f"Row {row} has {count} {'cell' if count == 1 else 'cells'}, but the header has {width}."
-        advice = (
-            "Fill the missing cells, or leave out the row." if count < width else 'Quote cells with a comma: "a,b".'
-        )
+        what = "a tab" if piece.separator == _TAB else "a comma"
+        advice = "Fill the missing cells, or leave out the row." if count < width else f"Quote cells that hold {what}."
         if cut_off:
             sentence += " It is the last row: the file seems to be cut off."
             advice = "Upload the whole file."
@@ -102,7 +114,7 @@ def _ragged(piece: Piece, values: NDArray[np.bool_], width: int, most: int) -> l
     return problems
 
 
-def _cells(piece: Piece, values: NDArray[np.bool_], width: int) -> list[pl.Series]:
+def _cells(piece: Piece, values: NDArray[np.bool_], width: int, separator: str) -> list[pl.Series]:
     data = piece.data
     if not values.all():
         lengths = np.diff(piece.ends, prepend=-1)
@@ -110,6 +122,7 @@ def _cells(piece: Piece, values: NDArray[np.bool_], width: int) -> list[pl.Serie
     frame = pl.read_csv(
         data,
         has_header=False,
+        separator=separator,
         schema={str(index): pl.String for index in range(width)},
         quote_char=None if piece.inside is None else '"',
     )

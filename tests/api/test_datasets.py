@@ -2,10 +2,14 @@
 
 import hashlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from datetime import date
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
 from app.api.uploads import remove_abandoned
@@ -142,6 +146,116 @@ class TestUpload:
         problem(answer, 503, "storage_unavailable")
         assert "space" not in answer.text
         assert api.get("/v1/datasets").json()["data"] == []
+
+
+def in_memory(write: Callable[[BytesIO], object]) -> bytes:
+    stream = BytesIO()
+    write(stream)
+    return stream.getvalue()
+
+
+FRAME = pl.DataFrame(
+    {"f1": [1.0, 3.0, 5.0], "f2": [2.5, None, 0.5], "day": [date(2030, 1, 31)] * 3, "label": ["yes", "no", "yes"]}
+)
+PARQUET = in_memory(FRAME.write_parquet)
+NPZ = in_memory(lambda stream: np.savez(stream, x=np.arange(24.0).reshape(6, 2, 2), y=np.arange(6) % 2))
+
+
+class TestFormats:
+    """What a file is is told by its content; names and content types are what clients happen to send."""
+
+    @ONE_DATABASE
+    @pytest.mark.parametrize("name", ["table.csv", "table.bin", ""])
+    @pytest.mark.parametrize(
+        ("content", "table_format", "columns"),
+        [
+            (CSV, "csv", ["f1", "f2", "label"]),
+            (CSV.replace(b",", b"\t"), "tsv", ["f1", "f2", "label"]),
+            (PARQUET, "parquet", ["f1", "f2", "day", "label"]),
+            (NPZ, "npz", ["x", "y"]),
+        ],
+    )
+    def test_each_becomes_a_data_set(
+        self, api: Api, content: bytes, table_format: str, columns: list[str], name: str
+    ) -> None:
+        shown = upload(api, content, name)
+        DatasetView.model_validate(shown)
+        assert shown["format"] == table_format
+        assert shown["name"] == (name or f"dataset.{table_format}")
+        assert [column["name"] for column in shown["table"]["columns"]] == columns
+        assert shown["digest"] == hashlib.sha256(content).hexdigest()
+
+    @ONE_DATABASE
+    @pytest.mark.parametrize(
+        ("content", "kind"),
+        [
+            (CSV.replace(b",", b"\t"), "text/tab-separated-values"),
+            (PARQUET, "application/vnd.apache.parquet"),
+            (NPZ, "application/octet-stream"),
+        ],
+    )
+    def test_the_body_itself_may_be_any_of_them(self, api: Api, content: bytes, kind: str) -> None:
+        answer = api.post("/v1/datasets", content=content, headers={"Content-Type": kind})
+        assert (answer.status_code, answer.json()["rows"]) == (201, 3 if content != NPZ else 6)
+
+    @ONE_DATABASE
+    def test_a_job_can_be_made_of_each(self, api: Api) -> None:
+        for content, data in ((PARQUET, {"target": "label", "features": ["f1"]}), (NPZ, {})):
+            dataset = upload(api, content)["id"]
+            spec = api.submit(data={"source": dataset, **data})["effective_spec"]["data"]
+            assert spec["target"] == ("y" if content == NPZ else "label")
+
+    @ONE_DATABASE
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            (PARQUET[:-10], "The Parquet file cannot be read"),
+            (NPZ[:-30], "ZIP archive that is damaged or cut off"),
+            (in_memory(lambda stream: np.savez(stream, x=np.ones((4, 2)), y=np.ones(5))), "x (4, 2), y (5,)"),
+            (
+                in_memory(lambda stream: np.savez(stream, x=np.array([{}, {}], dtype=object), y=np.ones(2))),
+                "Array 'x' holds Python objects (pickle), which are never loaded.",
+            ),
+            (b"\x80\x04\x95", "a Python pickle, which is never loaded"),
+        ],
+    )
+    def test_what_cannot_be_used_is_422_with_the_reason(self, api: Api, content: bytes, words: str) -> None:
+        answer = api.post("/v1/datasets", files={"file": ("x.npz", content)})
+        (shown,) = problem(answer, 422, "invalid_data")["errors"]
+        assert words in shown["message"]
+        assert shown["suggestion"]
+        assert api.services.storage.list() == []
+
+    @ONE_DATABASE
+    def test_previews_are_typed(self, api: Api) -> None:
+        parquet, npz = upload(api, PARQUET)["id"], upload(api, NPZ)["id"]
+        assert api.get(f"/v1/datasets/{parquet}/preview?rows=2").json()["rows"] == [
+            [1.0, 2.5, "2030-01-31", "yes"],
+            [3.0, None, "2030-01-31", "no"],
+        ]
+        assert api.get(f"/v1/datasets/{npz}/preview?rows=1").json()["rows"] == [[[[0.0, 1.0], [2.0, 3.0]], 0]]
+
+
+class TestProblems:
+    def test_are_shown_at_the_upload_and_ever_after(self, api: Api) -> None:
+        content = b"id,f,label\n" + b"".join(
+            b"%d,%s,%s\n" % (row, b"" if row == 5 else b"%d.5" % (row % 9), b"a" if row else b"rare")
+            for row in range(30)
+        )
+        shown = upload(api, content)
+        assert [(each["column"], each["code"], each["count"], each["row"]) for each in shown["problems"]] == [
+            ("id", "all_different", 30, None),
+            ("f", "missing", 1, 7),
+            ("label", "rare_class", 1, None),
+        ]
+        assert all(each["message"] and each["suggestion"] for each in shown["problems"])
+        assert api.get(f"/v1/datasets/{shown['id']}").json()["problems"] == shown["problems"]
+        assert shown["table"]["problems"][1]["message"] == "Column 'f' has 1 empty cell of 30, the first in row 7."
+
+    @ONE_DATABASE
+    def test_of_whole_rows_have_no_column(self, api: Api) -> None:
+        (shown,) = upload(api, b"a,b\n1.5,2.5\n3,4\n1.5,2.5\n")["problems"]
+        assert (shown["column"], shown["code"], shown["row"]) == (None, "duplicate_rows", 4)
 
 
 class TestAbandonedUploads:

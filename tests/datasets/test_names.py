@@ -38,6 +38,9 @@ class TestCleanName:
         assert clean_name("x" * 300) == "x" * 120
         assert clean_name("x." + "y" * 300) == "x." + "y" * 118
 
+    def test_what_stands_for_nothing_is_the_callers_choice(self) -> None:
+        assert clean_name("..", "dataset.npz") == "dataset.npz"
+
     @given(st.text(max_size=400))
     def test_any_name_becomes_one_that_can_be_stored_and_shown(self, sent: str) -> None:
         kept = clean_name(sent)

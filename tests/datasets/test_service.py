@@ -2,6 +2,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from app.datasets.service import (
     DatasetInUse,
     UnknownDataset,
     Upload,
-    add_csv,
+    add_dataset,
     delete_dataset,
     get_dataset,
     list_datasets,
@@ -26,7 +27,7 @@ from app.ids import new_id
 from app.jobs.models import Job
 from app.jobs.states import FINAL, JobState
 from app.storage import LocalStorage
-from app.tables import BUILTIN, builtin_schema, profile_csv
+from app.tables import BUILTIN, FORMATS, TableFormat, builtin_schema, profile_csv
 from tests.fakes import START
 from tests.rows import add_job, add_project
 
@@ -62,10 +63,10 @@ def upload(tmp_path: Path) -> Upload:
 
 @pytest.fixture
 def dataset(database: Database, storage: LocalStorage, project_id: str, upload: Upload) -> Dataset:
-    return add_csv(database, storage, upload, project_id=project_id, user="ada", now=START)
+    return add_dataset(database, storage, upload, project_id=project_id, user="ada", now=START)
 
 
-class TestAddCsv:
+class TestAddDataset:
     def test_keeps_the_bytes_and_what_is_known_of_them(
         self, database: Database, storage: LocalStorage, project_id: str, dataset: Dataset, upload: Upload
     ) -> None:
@@ -80,10 +81,18 @@ class TestAddCsv:
         assert path.read_bytes() == CSV
         assert upload.path.exists()
 
+    @pytest.mark.parametrize("table_format", FORMATS)
+    def test_keeps_the_format_and_a_name_that_fits_it(
+        self, database: Database, storage: LocalStorage, project_id: str, upload: Upload, table_format: TableFormat
+    ) -> None:
+        nameless = replace(upload, name="", format=table_format)
+        row = add_dataset(database, storage, nameless, project_id=project_id, user="ada", now=START)
+        assert (row.format, row.name) == (table_format, f"dataset.{table_format}")
+
     def test_the_same_file_twice_gives_two_that_live_apart(
         self, database: Database, storage: LocalStorage, project_id: str, dataset: Dataset, upload: Upload
     ) -> None:
-        second = add_csv(database, storage, upload, project_id=project_id, user="bob", now=START)
+        second = add_dataset(database, storage, upload, project_id=project_id, user="bob", now=START)
         assert second.digest == dataset.digest
         delete_dataset(database, storage, project_id, dataset.id, holders=jobs_that_need)
         assert storage.exists(second.storage_key)
@@ -101,7 +110,7 @@ class TestAddCsv:
 
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
-            add_csv(database, storage, upload, project_id=project_id, user="ada", now=START)
+            add_dataset(database, storage, upload, project_id=project_id, user="ada", now=START)
         with database.read() as session:
             assert list_datasets(session, project_id) == []
 
@@ -109,7 +118,7 @@ class TestAddCsv:
         self, database: Database, storage: LocalStorage, upload: Upload
     ) -> None:
         with pytest.raises(IntegrityError):
-            add_csv(database, storage, upload, project_id="prj_none", user="ada", now=START)
+            add_dataset(database, storage, upload, project_id="prj_none", user="ada", now=START)
         assert storage.list() == []
 
     def test_a_database_that_went_away_may_have_the_row_so_the_file_stays(
@@ -117,7 +126,7 @@ class TestAddCsv:
     ) -> None:
         down = Database("postgresql+psycopg://nobody@/none?host=/nowhere")
         with pytest.raises(DatabaseDown):
-            add_csv(down, storage, upload, project_id="prj_none", user="ada", now=START)
+            add_dataset(down, storage, upload, project_id="prj_none", user="ada", now=START)
         down.dispose()
         assert len(storage.list("datasets")) == 1
 
@@ -134,7 +143,9 @@ class TestGetAndList:
     def test_pages_by_id_in_both_directions(
         self, database: Database, storage: LocalStorage, project_id: str, upload: Upload
     ) -> None:
-        made = [add_csv(database, storage, upload, project_id=project_id, user="ada", now=START).id for _ in range(5)]
+        made = [
+            add_dataset(database, storage, upload, project_id=project_id, user="ada", now=START).id for _ in range(5)
+        ]
         for descending in (True, False):
             seen: list[str] = []
             while True:
@@ -287,7 +298,7 @@ class TestSourceSchema:
     def test_a_file_name_leads_to_the_id_of_the_newest_upload(
         self, database: Database, storage: LocalStorage, project_id: str, dataset: Dataset, upload: Upload
     ) -> None:
-        newest = add_csv(database, storage, upload, project_id=project_id, user="ada", now=START)
+        newest = add_dataset(database, storage, upload, project_id=project_id, user="ada", now=START)
         _, suggestion = self.problem(database, project_id, "penguins.csv")
         assert suggestion == f'"{newest.id}"'
         assert newest.id != dataset.id

@@ -116,11 +116,16 @@ class TestEncoding:
             (b"\x1f\x8b\x08", "a gzip archive"),
             (b"PAR1", "a Parquet file"),
             (b"%PDF-1.7", "a PDF document"),
+            (b"PK\x05\x06", "an empty ZIP archive"),
+            (b"\x93NUMPY", "a single NumPy array"),
+            (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+            (b"ARROW1", "an Arrow file"),
+            (b"\x80\x04\x95", "a Python pickle, which is never loaded"),
         ],
     )
     def test_files_of_other_kinds_are_recognised(self, write: Write, start: bytes, kind: str) -> None:
         assert only_problem(lambda: profile_csv(write(start + b"\n1,2"))).message == (
-            f"The file is {kind}, not a CSV table."
+            f"The file is {kind}, not a table."
         )
 
     def test_random_bytes_are_refused_without_an_exception_of_a_library(self, write: Write) -> None:

@@ -55,6 +55,14 @@ class TestTask:
         assert target.labels == [str(index) for index in range(classes)]
 
 
+class TestPictures:
+    def test_digits_are_pictures_of_one_channel(self) -> None:
+        # sklearn.datasets.load_digits().images has the shape (1797, 8, 8).
+        assert {name: builtin_schema(name).image_shape for name in BUILTIN if builtin_schema(name).image_shape} == {
+            "digits": [*datasets.load_digits().images.shape[1:], 1]
+        }
+
+
 class TestCache:
     def test_a_set_is_read_once(self) -> None:
         assert builtin_schema("wine") is builtin_schema("wine")

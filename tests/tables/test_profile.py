@@ -66,6 +66,7 @@ class TestKind:
             missing=0,
             distinct=3,
             labels=["0", "1", "x"],
+            counts=[29_999, 30_000, 1],
             texts=1,
             first_text=CellAt(row=30_002, value="x"),
         )
@@ -119,6 +120,22 @@ class TestValues:
     def test_text_has_no_range(self, write: Write) -> None:
         column = column_of(write, "1", "x")
         assert (column.minimum, column.maximum) == (None, None)
+
+
+class TestTimes:
+    def test_dates_and_times_are_a_kind_of_their_own(self, write: Write) -> None:
+        column = column_of(write, "2030-01-31", "", "2030-01-31T08:00:00Z", "2029-01-31")
+        assert (column.kind, column.missing, column.distinct, column.labels) == ("time", 1, 3, None)
+
+    @pytest.mark.parametrize("cell", ["oak", "2030", "2030-02-30"])
+    def test_one_cell_of_another_kind_makes_it_text(self, write: Write, cell: str) -> None:
+        assert column_of(write, "2030-01-31", "2030-02-01", cell).kind == "text"
+
+    def test_the_whole_file_decides(self, write: Write) -> None:
+        rows = ["2030-01-31,1\n"] * 2000
+        assert profile_csv(write("a,b\n" + "".join(rows)), block_bytes=512).columns[0].kind == "time"
+        rows[1999] = "yesterday,1\n"
+        assert profile_csv(write("a,b\n" + "".join(rows)), block_bytes=512).columns[0].kind == "text"
 
 
 class TestGaps:

@@ -33,6 +33,16 @@ class TestCsv:
         assert columns["b"].tolist() == [True, None, False]
         assert columns["t"].tolist() == ["oak", None, None]
 
+    def test_times_are_numpys_with_nat_for_a_gap(self, write: Write) -> None:
+        values = read_table(write("at,y\n2030-01-31T08:00:00.5Z,1\n,2\n2030-01-31,3\n"), None).columns["at"]
+        assert values.dtype == np.dtype("datetime64[us]")
+        expected = np.array(["2030-01-31T08:00:00.5", "NaT", "2030-01-31"], dtype="datetime64[us]")
+        np.testing.assert_array_equal(values, expected)
+
+    def test_of_a_category_there_is_one_object_however_many_rows_have_it(self, write: Write) -> None:
+        values = read_table(write("t,y\n" + "pine tree,1\noak,2\n" * 500), None).columns["t"]
+        assert len({id(value) for value in values}) == 2
+
     def test_an_infinity_in_a_column_of_whole_numbers_is_kept(self, write: Write) -> None:
         np.testing.assert_array_equal(read_table(write("i,y\n1,0\ninf,1\n"), None).columns["i"], [1, np.inf])
 

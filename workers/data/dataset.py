@@ -1,4 +1,4 @@
-"""A table's columns made ready for training: divided, scaled, encoded, with all that `predict` needs to do the same."""
+"""A table's columns made ready for training: divided, encoded, scaled, with all that `predict` needs to do the same."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from numpy.typing import DTypeLike, NDArray
 from app.spec import EffectiveSpec
 from app.tables import Columns
 from workers.data.arrays import Arrays
+from workers.data.encoding import Encoder
+from workers.data.fitted import Shape
 from workers.data.labels import Label, Vocabulary
 from workers.data.metrics import Yardstick
 from workers.data.split import PART_NAMES, Division, PartName, divide
@@ -24,18 +26,21 @@ _SHOWN_CLASSES: Final = 5
 class Dataset:
     """The parts and how they were made.
 
-    `inputs` scales the features. Classification has a `vocabulary`, regression a `target` scaling of one column: the
-    loss is computed on standardised targets (a learning rate of 0.001 would need thousands of steps to reach a mean of
-    150), while mae and rmse are reported in the target's own unit. With `preprocess.numeric: none` both scalings are
-    the identity. `row_numbers` are the table's own numbers of the usable rows, which `division` indexes.
+    `encoder` was fitted to the training part. Classification has a `vocabulary` and `class_rows`, how many training
+    rows each class has; regression a `target` scaling of one column: the loss is computed on standardised targets (a
+    learning rate of 0.001 would need thousands of steps to reach a mean of 150), while mae and rmse are reported in the
+    target's own unit. With `preprocess.numeric: none` numbers and targets stay as they are. `row_numbers` are the
+    table's own numbers of the usable rows, which `division` indexes. `notices`: (code, sentence) about
+    the division; `Columns` has its own about gaps.
     """
 
     parts: dict[PartName, Arrays]
     yardsticks: dict[PartName, Yardstick]
     division: Division
     row_numbers: NDArray[np.int64]
-    inputs: Scaling
+    encoder: Encoder
     vocabulary: Vocabulary | None
+    class_rows: NDArray[np.int64] | None
     target: Scaling | None
     notices: tuple[tuple[str, str], ...]
 
@@ -43,40 +48,73 @@ class Dataset:
     def output_units(self) -> int:
         return len(self.vocabulary.labels) if self.vocabulary else 1
 
+    @property
+    def input_shape(self) -> Shape:
+        """The shape of one row of `parts[…].x`, as the model takes it."""
+        return self.encoder.input_shape
+
+    @property
+    def unit(self) -> float:
+        """One standard deviation of the target in its own unit; 1 where it is not scaled."""
+        return float(self.target.scale[0]) if self.target else 1.0
+
 
 def prepare(columns: Columns, spec: EffectiveSpec, dtype: DTypeLike = np.float32) -> Dataset:
-    """Divide first, then fit on the training part and apply to all: no part is scaled with what it should not know."""
+    """Divide first, then fit on the training part and apply to all: no part is scaled with what it should not know.
+
+    Raises:
+        TooFewRows: no row is left for training.
+    """
     vocabulary = Vocabulary.of(columns.y) if spec.task == "classification" else None
     classes = vocabulary.encode(columns.y) if vocabulary else None
-    division = divide(len(columns.x), classes, spec.data.split)
-    standardise = spec.data.preprocess.numeric == "standardize"
-    inputs = Scaling.fit(columns.x[division.train]) if standardise else Scaling.identity(columns.x.shape[1])
+    division = divide(len(columns.y), classes, spec.data.split, columns.split)
+    encoder = Encoder.fit(
+        columns.features,
+        division.train,
+        columns.inputs,
+        spec.data.preprocess,
+        impute=spec.data.missing == "impute",
+        others=columns.others,
+    )
     target: Scaling | None = None
     if classes is None:
         goals = np.asarray(columns.y, np.float64)[:, None]
+        standardise = spec.data.preprocess.numeric == "standardize"
         target = Scaling.fit(goals[division.train]) if standardise else Scaling.identity(1)
         targets: NDArray[np.generic] = target.apply(goals).astype(dtype)
     else:
         targets = classes
-    parts = {name: _arrays(columns, targets, division.rows(name), inputs, dtype) for name in PART_NAMES}
+    parts = _parts(columns, targets, division, encoder, dtype)
     unit = float(target.scale[0]) if target else 1.0
     return Dataset(
         parts=parts,
         yardsticks={name: Yardstick.of(spec.task, part.y, unit) for name, part in parts.items()},
         division=division,
         row_numbers=columns.row_numbers,
-        inputs=inputs,
+        encoder=encoder,
         vocabulary=vocabulary,
+        class_rows=_class_rows(classes, division, vocabulary),
         target=target,
         notices=tuple(_rare(vocabulary, classes, division, spec)) if vocabulary and classes is not None else (),
     )
 
 
-def _arrays(
-    columns: Columns, targets: NDArray[np.generic], rows: NDArray[np.int64], inputs: Scaling, dtype: DTypeLike
-) -> Arrays:
+def _parts(
+    columns: Columns, targets: NDArray[np.generic], division: Division, encoder: Encoder, dtype: DTypeLike
+) -> dict[PartName, Arrays]:
+    encoded = np.empty((len(targets), encoder.width), dtype)
     with np.errstate(over="ignore"):  # a value beyond float32 becomes infinite; the loss then says "diverged"
-        return Arrays(x=inputs.apply(columns.x[rows]).astype(dtype), y=targets[rows])
+        encoder.write(columns.features, encoded)
+    encoded = encoded.reshape(-1, *encoder.input_shape)
+    return {name: Arrays(x=encoded[rows], y=targets[rows]) for name in PART_NAMES for rows in [division.rows(name)]}
+
+
+def _class_rows(
+    classes: NDArray[np.int64] | None, division: Division, vocabulary: Vocabulary | None
+) -> NDArray[np.int64] | None:
+    if classes is None or vocabulary is None:
+        return None
+    return np.bincount(classes[division.train], minlength=len(vocabulary.labels)).astype(np.int64)
 
 
 def _rare(

@@ -34,3 +34,10 @@ def plain(value: Label) -> Label:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
+
+
+def written(label: Label) -> str:
+    """Write a label as the table's schema and the keys of a JSON object do: `true`, `7`, `pine tree`."""
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    return str(plain(label))

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import TrainshedError
 from app.spec.data import EffectiveSplit
-from app.spec.parts import part_sizes
+from app.spec.parts import Parts, part_sizes
 
 Rows = NDArray[np.int64]
 PartName = Literal["train", "validation", "test"]
@@ -25,10 +25,14 @@ class TooFewRows(TrainshedError):
     code = "invalid_data"
 
     def __init__(self, rows: int, split: EffectiveSplit) -> None:
-        super().__init__(
-            f"The split (validation {split.validation}, test {split.test}) of {rows} usable rows leaves none to train "
-            "on. Use more rows, or smaller shares, for example 0.2 and 0.0."
-        )
+        if split.method == "given":
+            why = f"No usable row has 'train' in column '{split.column}'. Write train, validation or test in each row."
+        else:
+            why = (
+                f"The split (validation {split.validation}, test {split.test}) of {rows} usable rows leaves none to "
+                "train on. Use more rows, or smaller shares, for example 0.2 and 0.0."
+            )
+        super().__init__(why)
         self.rows = rows
 
 
@@ -44,23 +48,53 @@ class Division:
         return {"train": self.train, "validation": self.validation, "test": self.test}[part]
 
 
-def divide(count: int, classes: NDArray[np.int64] | None, split: EffectiveSplit) -> Division:
-    """Divide `count` rows; `classes` (numbers from 0) are looked at by a stratified split only.
+def divide(count: int, classes: Rows | None, split: EffectiveSplit, column: NDArray[Any] | None = None) -> Division:
+    """Divide `count` rows.
 
-    Stratified: validation and test take from each class in proportion, by largest remainders, so the parts have the
-    sizes of `part_sizes`; a class gives its last row to no other part than training, however small it is. When such
-    classes leave a part short, larger classes fill it.
+    Stratified, by `classes` (numbers from 0): validation and test take from each class in proportion, by largest
+    remainders, so the parts have the sizes of `part_sizes`; a class gives its last row to no other part than training,
+    however small it is. When such classes leave a part short, larger classes fill it. Given: `column` has the name of
+    each row's part; shares and seed mean nothing. Time: `column` has what rows are ordered by, the last ones are the
+    test, those before them validation; of equal moments the earlier row in the table comes first.
 
     Raises:
         TooFewRows: no row is left for training.
     """
+    if split.method == "given":
+        return _given(count, split, column)
     sizes = part_sizes(count, split)
     if sizes.train < 1:
         raise TooFewRows(count, split)
+    if split.method == "time":
+        return _in_time(sizes, split, column)
     order = np.random.default_rng([split.seed, count, _STREAM]).permutation(count)
     if split.method == "random" or classes is None:
         test, validation, train = np.split(order, [sizes.test, sizes.test + sizes.validation])
         return Division(np.sort(train), np.sort(validation), np.sort(test))
+    return _stratified(order, classes, sizes)
+
+
+def _given(count: int, split: EffectiveSplit, column: NDArray[Any] | None) -> Division:
+    names = _required(split, column)
+    train, validation, test = (np.flatnonzero(names == name).astype(np.int64) for name in PART_NAMES)
+    if not len(train):
+        raise TooFewRows(count, split)
+    return Division(train, validation, test)
+
+
+def _in_time(sizes: Parts, split: EffectiveSplit, column: NDArray[Any] | None) -> Division:
+    order = np.argsort(_required(split, column), kind="stable").astype(np.int64)
+    train, validation, test = np.split(order, [sizes.train, sizes.train + sizes.validation])
+    return Division(np.sort(train), np.sort(validation), np.sort(test))
+
+
+def _required(split: EffectiveSplit, column: NDArray[Any] | None) -> NDArray[Any]:
+    if column is None:
+        raise ValueError(f"A split by method '{split.method}' needs its column.")
+    return column
+
+
+def _stratified(order: Rows, classes: Rows, sizes: Parts) -> Division:
     left = np.bincount(classes)
     members = np.split(order[np.argsort(classes[order], kind="stable")], np.cumsum(left)[:-1])
     of_test = _shares(left, sizes.test, left - 1)

@@ -1,9 +1,12 @@
 """Which rows go into which part."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.spec.data import EffectiveSplit
 from app.spec.parts import part_sizes
@@ -57,6 +60,33 @@ class TestEverySplit:
             divide(2, None, at_random(0.5, 0.4))
 
         assert (caught.value.code, caught.value.rows) == ("invalid_data", 2)
+
+    @given(
+        st.lists(st.integers(1, 30), min_size=1, max_size=6),
+        st.floats(0, 0.45),
+        st.floats(0, 0.45),
+        st.sampled_from(["random", "stratified"]),
+        st.integers(0, 2**32 - 1),
+    )
+    def test_any_table_any_shares(
+        self, counts: list[int], validation: float, test: float, method: str, seed: int
+    ) -> None:
+        classes = labels(*counts)
+        raw = {"method": method, "validation": validation, "test": test, "seed": seed}
+        split = EffectiveSplit.model_validate(raw)
+        sizes = part_sizes(len(classes), split)
+        if sizes.train < 1:
+            with pytest.raises(TooFewRows):
+                divide(len(classes), classes, split)
+            return
+
+        division = divide(len(classes), classes, split)
+
+        assert all_rows(division) == list(range(len(classes)))
+        found = tuple(len(division.rows(name)) for name in PART_NAMES)
+        assert found == sizes or (method == "stratified" and found[0] >= max(sizes.train, len(counts)))
+        if method == "stratified":
+            assert (np.bincount(classes[division.train], minlength=len(counts)) > 0).all()
 
 
 class TestRandomSplit:
@@ -113,3 +143,71 @@ class TestStratifiedSplit:
         division = divide(4, labels(1, 1, 1, 1), stratified(0.5))
 
         assert (len(division.train), len(division.validation)) == (4, 0)
+
+
+def given_split() -> EffectiveSplit:
+    return EffectiveSplit(method="given", column="part", validation=0.2, test=0.0, seed=0)
+
+
+def by_time(validation: float, test: float = 0.0, seed: int = 0) -> EffectiveSplit:
+    return EffectiveSplit(method="time", column="at", validation=validation, test=test, seed=seed)
+
+
+class TestGivenSplit:
+    @given(st.lists(st.sampled_from(PART_NAMES), min_size=1, max_size=40))
+    def test_each_row_is_where_the_column_says(self, names: list[str]) -> None:
+        column = np.array(names, dtype=object)
+        if "train" not in names:
+            with pytest.raises(TooFewRows, match="No usable row has 'train' in column 'part'"):
+                divide(len(names), None, given_split(), column)
+            return
+
+        division = divide(len(names), None, given_split(), column)
+
+        assert all_rows(division) == list(range(len(names)))
+        for part in PART_NAMES:
+            assert {names[row] for row in division.rows(part)} <= {part}
+
+    def test_shares_and_seed_mean_nothing(self) -> None:
+        column = np.array(["train", "test", "train"], dtype=object)
+        other = EffectiveSplit(method="given", column="part", validation=0.9, test=0.05, seed=9)
+
+        assert divide(3, None, other, column).train.tolist() == divide(3, None, given_split(), column).train.tolist()
+
+    def test_without_its_column_is_a_fault_of_the_caller(self) -> None:
+        with pytest.raises(ValueError, match="'given' needs its column"):
+            divide(3, None, given_split())
+
+
+class TestSplitByTime:
+    @given(
+        st.lists(st.integers(-5, 5) | st.floats(-5, 5), min_size=2, max_size=50),
+        st.floats(0.01, 0.45),
+        st.floats(0, 0.45),
+    )
+    def test_no_row_is_later_than_one_of_a_later_part(self, at: list[float], validation: float, test: float) -> None:
+        split = by_time(validation, test)
+        sizes = part_sizes(len(at), split)
+        if sizes.train < 1:
+            return
+        times = np.array(at, np.float64)
+
+        division = divide(len(at), None, split, times)
+
+        assert all_rows(division) == list(range(len(at)))
+        assert tuple(len(division.rows(name)) for name in PART_NAMES) == sizes
+        parts = [times[division.rows(name)] for name in PART_NAMES if len(division.rows(name))]
+        for earlier, later in pairwise(parts):
+            assert earlier.max() <= later.min()
+
+    def test_of_equal_times_the_earlier_row_comes_first(self) -> None:
+        division = divide(10, None, by_time(0.2, 0.2), np.zeros(10))
+
+        assert [division.rows(name).tolist() for name in PART_NAMES] == [[0, 1, 2, 3, 4, 5], [6, 7], [8, 9]]
+
+    def test_classes_and_seed_change_nothing(self) -> None:
+        at = np.random.default_rng(0).permutation(20)
+
+        first = divide(20, labels(19, 1), by_time(0.25, seed=1), at)
+
+        assert first.validation.tolist() == np.sort(np.argsort(at)[15:]).tolist()
