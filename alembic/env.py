@@ -7,7 +7,9 @@ from alembic import context
 from sqlalchemy import Connection
 
 import app.artifacts.models
-import app.jobs.models  # noqa: F401 - every table must be known
+import app.checkpoints.models
+import app.jobs.models
+import app.predictions.models  # noqa: F401 - every table must be known
 from app.db import Base, Database, JsonText, UtcDateTime
 
 

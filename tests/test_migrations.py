@@ -10,7 +10,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, inspect
 
 import app.artifacts.models
-import app.jobs.models  # noqa: F401 - every table must be known
+import app.checkpoints.models
+import app.jobs.models
+import app.predictions.models  # noqa: F401 - every table must be known
 from app.db import Base, Database
 from app.migrations_runner import is_current, script_location, upgrade
 from tests.servers import PostgresServer

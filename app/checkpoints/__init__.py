@@ -1,0 +1,1 @@
+"""Checkpoints of jobs: what is stored, which count, which may go."""
