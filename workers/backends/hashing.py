@@ -2,8 +2,9 @@
 
 A value is kept when `scramble(place ^ key)` is under a threshold, where `place` is the hash of `row * width + column`
 and `key` that of (seed, layer, step). `row` is the row's place in the whole batch, so that a batch cut over several
-devices draws the masks of one device. The place is hashed before the key comes in and again after it: with one round,
-the masks of different steps would be shifted copies of each other.
+devices draws the masks of one device; `column` the place in the flattened rest of the shape, `width` their number. The
+place is hashed before the key comes in and again after it: with one round, the masks of different steps would be
+shifted copies of each other.
 
 `mix` is a bijection of 32-bit numbers, two multiplications and three xor-shifts ("lowbias32", found by Chris Wellons'
 hash prospector, https://nullprogram.com/blog/2018/07/31/); `scramble` is `mix` without its last shift, which leaves the
@@ -11,13 +12,15 @@ high bits, those that a comparison looks at, as they are. What depends on neithe
 once; what does (`step_keys`) is computed here for a whole chunk of steps, so a backend only scrambles and compares.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.spec.layers import DenseLayer, DropoutLayer, Layer
+from app.spec.geometry import trace
+from app.spec.layers import DropoutLayer, Layer, Shape
 
 MULTIPLIERS: Final = (0x7FEB352D, 0x846CA68B)
 SHIFTS: Final = (16, 15, 16)
@@ -39,7 +42,11 @@ def mix(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def places(rows: int, width: int) -> NDArray[np.uint32]:
-    """Hash the places of a batch, shape (rows, width); the first rows are the same for a batch of any size."""
+    """Hash the places of a batch, shape (rows, width).
+
+    The first rows are the same for a batch of any size, and the first `n` of the flattened table the same for any
+    shape: one table, as long as the largest layer needs, serves every dropout layer.
+    """
     return mix(np.arange(rows * width, dtype=np.uint64).astype(np.uint32)).reshape(rows, width)
 
 
@@ -66,13 +73,8 @@ def kept(place: NDArray[np.uint32], key: np.uint32, rate: float) -> NDArray[np.b
     return np.asarray(scramble(place ^ key) < np.uint32(threshold(rate)))
 
 
-def dropouts(layers: Sequence[Layer], features: int) -> list[tuple[DropoutLayer, int]]:
-    """Return the dropout layers in order, each with the width of what passes through it."""
-    found: list[tuple[DropoutLayer, int]] = []
-    width = features
-    for layer in layers:
-        if isinstance(layer, DenseLayer):
-            width = layer.units
-        elif isinstance(layer, DropoutLayer):
-            found.append((layer, width))
-    return found
+def dropouts(layers: Sequence[Layer], input_shape: Shape) -> list[tuple[DropoutLayer, int]]:
+    """Return the dropout layers depth first, each with how many values of a row pass through it: its columns."""
+    return [
+        (layer, math.prod(shape)) for layer, shape, _ in trace(layers, input_shape) if isinstance(layer, DropoutLayer)
+    ]

@@ -1,7 +1,8 @@
 """torch as a backend: devices, threads, errors."""
 
+import functools
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import torch
 
@@ -9,60 +10,75 @@ from app.errors import Cause
 from workers.backends.base import Backend, Prepared, Program, Session
 from workers.backends.devices import arithmetic, require
 from workers.backends.initial import Weights
+from workers.backends.torch.cards import Card, seen, seen_by_child
+from workers.backends.torch.causes import cause_of
+from workers.backends.torch.group import Group
+from workers.backends.torch.ranks import Kind, RankedSession
 from workers.backends.torch.session import TorchSession
 from workers.data.arrays import Arrays
 from workers.data.split import PartName
 from workers.protocol import Device
-
-_MESSAGES: Final = (
-    ("DefaultCPUAllocator: can't allocate memory", Cause.HOST_OUT_OF_MEMORY),
-    ("CUDA out of memory", Cause.DEVICE_OUT_OF_MEMORY),
-    ("CUBLAS_STATUS_ALLOC_FAILED", Cause.DEVICE_OUT_OF_MEMORY),
-    ("uncorrectable ECC error", Cause.DEVICE_FAULT),
-    ("GPU is lost", Cause.DEVICE_FAULT),
-)
-"""Texts of plain RuntimeErrors; only what names the hardware is a device's fault, since that quarantines it."""
 
 
 class TorchBackend:
     """See `workers.backends.base.Backend`."""
 
     def __init__(self) -> None:
-        self._device = torch.device("cpu")
+        self._kind: Kind = "cpu"
 
     def prepare(self, devices: Sequence[Device], threads: int) -> Prepared:
-        torch.set_num_threads(threads)
-        kind = arithmetic(devices)
+        """The threads are shared by the ranks, one for each device: more threads than cores is a cliff."""
+        torch.set_num_threads(max(1, threads // max(1, len(devices))))
+        self._kind = arithmetic(devices)
         names = tuple(device.name for device in devices)
-        if kind == "cuda":
-            count = torch.cuda.device_count()
-            require(devices, [_uuid(index) for index in range(count)], "torch")
-            names = tuple(torch.cuda.get_device_name(index) for index in range(count))
-            self._device = torch.device("cuda", 0)
+        if self._kind == "cuda":
+            # Ranks are forked, and a process that has touched CUDA cannot be: with several cards a child looks.
+            cards: list[Card] = seen() if len(devices) == 1 else seen_by_child()
+            require(devices, [card.uuid for card in cards], "torch")
+            names = tuple(card.name for card in cards)
+            _compute_plainly()
         return Prepared(
             framework="torch",
             version=str(torch.__version__),
-            device_kind=kind,
+            device_kind=self._kind,
             devices=names,
             simulated=any(device.kind == "simulated" for device in devices),
             threads=torch.get_num_threads(),
         )
 
     def open(self, program: Program, weights: Weights, parts: Mapping[PartName, Arrays]) -> Session:
-        return TorchSession(program, weights, parts, self._device)
+        """One device: in this process. Several: in this one and in forked ones, so before any computation."""
+        if program.world == 1:
+            return TorchSession(program, weights, parts, torch.device(self._kind))
+        make = functools.partial(_session, program, weights, parts)
+        return RankedSession(make, program.world, self._kind, torch.get_num_threads())
 
     def cause_of(self, error: BaseException) -> Cause | None:
-        if isinstance(error, torch.OutOfMemoryError):
-            return Cause.DEVICE_OUT_OF_MEMORY
-        if isinstance(error, RuntimeError):
-            return next((cause for text, cause in _MESSAGES if text in str(error)), None)
-        return None
+        return cause_of(error)
+
+    def versions(self) -> dict[str, str]:
+        found: dict[str, object] = {"torch": torch.__version__, "cuda": torch.version.cuda}
+        if self._kind == "cuda":
+            found["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+            found["nccl"] = ".".join(str(number) for number in torch.cuda.nccl.version())  # type: ignore[no-untyped-call]
+        return {name: str(version) for name, version in found.items() if version is not None}
 
 
-def _uuid(index: int) -> str | None:
-    """Return the id as the lease writes it; None for a slice of a card, whose id torch does not tell."""
-    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
-    return None if uuid is None else f"GPU-{uuid}"
+def _compute_plainly() -> None:
+    """Have float32 mean float32 on a card: torch multiplies in TF32 in convolutions and recurrent layers by default.
+
+    TF32 keeps 10 bits, and what a saved model gives would differ from what it gave in training by 1e-3.
+    """
+    torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
+    torch.backends.cudnn.rnn.fp32_precision = "ieee"  # type: ignore[attr-defined]
+    # Our recurrent weights are transposed on the way; cuDNN copies them, and would say so in every job's log.
+    warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
+
+
+def _session(
+    program: Program, weights: Weights, parts: Mapping[PartName, Arrays], group: Group, device: torch.device
+) -> TorchSession:
+    return TorchSession(program, weights, parts, device, group)
 
 
 def create() -> Backend:

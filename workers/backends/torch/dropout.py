@@ -32,14 +32,15 @@ def keep(place: Tensor, key: int, rate: float) -> Tensor:
 
 
 class Dropout:
-    """The dropout layers of a model; the hashed places of the largest batch stay on the device."""
+    """The dropout layers of a model; the hashed places of the largest batch of the widest one stay on the device."""
 
     def __init__(self, layers: Sequence[tuple[DropoutLayer, int]], rows: int, device: torch.device) -> None:
-        self._rates = [layer.rate for layer, _ in layers]
-        self._places = [torch.from_numpy(places(rows, width).view(np.int32)).to(device) for _, width in layers]
+        self._layers = [(layer.rate, width) for layer, width in layers]
+        widest = max((width for _, width in layers), default=0)
+        self._places = torch.from_numpy(places(rows, widest).ravel().view(np.int32)).to(device)
 
-    def apply(self, x: Tensor, layer: int, key: int) -> Tensor:
-        """Drop values of a batch in the `layer`-th dropout layer; `key` is its signed key of this step."""
-        rate = self._rates[layer]
-        mask = keep(self._places[layer][: len(x)], key, rate)
-        return x * mask.to(x.dtype).mul_(1.0 / (1.0 - rate))
+    def apply(self, x: Tensor, layer: int, key: int, first: int = 0) -> Tensor:
+        """Drop values of the rows from `first` on of a batch; `key` is the signed key of this layer and step."""
+        rate, width = self._layers[layer]
+        place = self._places[first * width : (first + len(x)) * width].view(x.shape)
+        return x * keep(place, key, rate).to(x.dtype).mul_(1.0 / (1.0 - rate))

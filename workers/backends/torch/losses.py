@@ -7,12 +7,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-LOSSES: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
-    "cross_entropy": lambda logits, y: functional.cross_entropy(logits, y, reduction="sum"),
-    "mse": lambda logits, y: functional.mse_loss(logits, y, reduction="sum"),
-    "mae": lambda logits, y: functional.l1_loss(logits, y, reduction="sum"),
-    "huber": lambda logits, y: functional.huber_loss(logits, y, reduction="sum", delta=1.0),
+LOSSES: Final[Mapping[str, Callable[[Tensor, Tensor, Tensor | None], Tensor]]] = {
+    "cross_entropy": lambda logits, y, weights: functional.cross_entropy(logits, y, weights, reduction="sum"),
+    "mse": lambda logits, y, _: functional.mse_loss(logits, y, reduction="sum"),
+    "mae": lambda logits, y, _: functional.l1_loss(logits, y, reduction="sum"),
+    "huber": lambda logits, y, _: functional.huber_loss(logits, y, reduction="sum", delta=1.0),
 }
+"""Each gives the sum over rows, each times the weight of its class, if classes have weights.
+
+With `reduction="mean"` torch divides by the sum of the weights; ours is divided by the number of rows.
+"""
 
 
 def sums_of(loss: Tensor, logits: Tensor, y: Tensor) -> Tensor:

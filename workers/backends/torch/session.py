@@ -1,91 +1,167 @@
-"""A model, its optimizer and its data in torch: many steps in a row, none of which waits for the device."""
+"""A model, its optimizer and its data on one torch device: many steps in a row, none of which waits for the device."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from workers.backends.base import Program, Steps
+from workers.backends.base import Program, SessionState, Steps
 from workers.backends.hashing import dropouts, step_keys
-from workers.backends.initial import Weights
+from workers.backends.initial import Weights, weight_facts
 from workers.backends.torch.dropout import Dropout
+from workers.backends.torch.gradients import Penalty, clipped
+from workers.backends.torch.group import Alone, Group, share
 from workers.backends.torch.layers import forward
 from workers.backends.torch.losses import LOSSES, sums_of
+from workers.backends.torch.normalisation import BatchStatistics
 from workers.backends.torch.optimizers import optimizer_for
+from workers.backends.torch.passes import Drop
+from workers.backends.torch.precision import HALVES, LossScale, Undo
 from workers.data.arrays import Arrays
 from workers.data.metrics import Sums
 from workers.data.split import PartName
 
 
 class TorchSession:
-    """See `workers.backends.base.Session`."""
+    """See `workers.backends.base.Session`. With a group of several ranks each of them makes the same calls."""
 
     def __init__(
-        self, program: Program, weights: Weights, parts: Mapping[PartName, Arrays], device: torch.device
+        self,
+        program: Program,
+        weights: Weights,
+        parts: Mapping[PartName, Arrays],
+        device: torch.device,
+        group: Group | None = None,
     ) -> None:
         dtype = torch.float64 if program.dtype == "float64" else torch.float32
         self._program = program
         self._device = device
+        self._group: Group = group or Alone()
         self._parts = {
             name: (torch.from_numpy(part.x).to(device, dtype), torch.from_numpy(part.y).to(device))
             for name, part in parts.items()
         }
+        facts = weight_facts(program.layers, program.input_shape)
         self._weights = {
-            name: torch.from_numpy(value).to(device, dtype, copy=True).requires_grad_()
+            name: torch.tensor(value, dtype=dtype, device=device, requires_grad=facts[name].trained)
             for name, value in weights.items()
         }
-        self._trained = list(self._weights.values())
-        self._kernels = [value for name, value in self._weights.items() if name.endswith(".kernel")]
+        self._names = [name for name, fact in facts.items() if fact.trained]
+        self._trained = [self._weights[name] for name in self._names]
+        kernels = [place for place, name in enumerate(self._names) if name.endswith("kernel")]
+        self._penalty = Penalty([self._trained[place] for place in kernels], kernels, program.l1, program.l2)
+        decays = [program.weight_decay if name.endswith("kernel") else 0.0 for name in self._names]
+        self._optimizer = optimizer_for(program.optimizer, self._trained, decays)
         self._loss = LOSSES[program.loss]
-        self._optimizer = optimizer_for(program.optimizer, self._trained)
-        self._layers = dropouts(program.layers, parts["train"].x.shape[1])
+        given = program.class_weights
+        self._class_weights = None if given is None else torch.tensor(given, dtype=dtype, device=device)
+        self._layers = dropouts(program.layers, program.input_shape)
         self._dropout = Dropout(self._layers, program.batch_size, device)
+        self._product = HALVES.get(program.precision)
+        self._scale = LossScale(device) if program.precision == "float16" else None
 
     def run(self, steps: Steps, sums: Sums) -> Sums:
-        total = torch.from_numpy(sums).to(self._device, copy=True)
-        rows = torch.from_numpy(steps.rows).to(self._device)
+        count = steps.rows.shape[1]
+        mine = share(count, self._group.rank, self._group.world)
+        rows = torch.from_numpy(steps.rows).to(self._device)[:, mine]
         keys = step_keys(self._program.seed, len(self._layers), steps.first, len(steps)).view(np.int32).tolist()
-        for index, rate, key, step in zip(rows, steps.rates.tolist(), keys, range(len(steps)), strict=True):
-            total += self._step(index, rate, key, steps.first + step + 1)
-        if self._optimizer.overflowed():
+        seen = [
+            self._step(index, count, mine.start, rate, key, steps.first + place + 1)
+            for place, (index, rate, key) in enumerate(zip(rows, steps.rates.tolist(), keys, strict=True))
+        ]
+        total = _numpy(self._group.in_order(torch.stack(seen)))
+        if self._optimizer.overflowed() or (self._scale is not None and self._scale.lost()):
             # A gradient whose square is infinite: Adam divides by it from now on, and the model would stand still for
             # ever with a finite loss. TensorFlow's kernel says NaN by itself.
-            total.fill_(math.nan)
-        return _numpy(total)
+            return np.full_like(sums, math.nan)
+        # One row after the other, wherever a chunk begins.
+        return np.asarray(np.cumsum(np.vstack([sums, total]), axis=0)[-1])
 
-    def _step(self, index: Tensor, rate: float, keys: Sequence[int], step: int) -> Tensor:
+    def _step(self, index: Tensor, rows: int, first: int, rate: float, keys: Sequence[int], step: int) -> Tensor:
+        """Make one step on this rank's rows of a batch of `rows`, and return their sums."""
+        undo = None if self._scale is None else Undo([*self._weights.values(), *self._remembered().values()])
         x, y = (values.index_select(0, index) for values in self._parts["train"])
-        logits = forward(self._program.layers, self._weights, x, self._drop(keys))
-        loss = self._loss(logits, y)
-        gradients = torch.autograd.grad(loss / len(index) + self._penalty(), self._trained)
-        self._optimizer.update(gradients, rate, step)
+        logits = forward(
+            self._program.layers,
+            self._weights,
+            x,
+            self._drop(keys, first),
+            statistics=BatchStatistics(self._group, rows),
+            product=self._product,
+        )
+        loss = self._loss(logits, y, self._class_weights)
+        self._move(loss / rows, rate, step, undo)
         return sums_of(loss.detach(), logits.detach(), y)
 
-    def _drop(self, keys: Sequence[int]) -> Callable[[Tensor, int], Tensor]:
-        return lambda x, layer: self._dropout.apply(x, layer, keys[layer])
+    def _move(self, objective: Tensor, rate: float, step: int, undo: Undo | None) -> None:
+        """Differentiate, sum over the ranks, and let the optimizer move the weights."""
+        scale, finite = self._scale, None
+        found = torch.autograd.grad(objective if scale is None else scale.up(objective), self._trained)
+        gradients = self._group.sums([gradient.contiguous() for gradient in found])
+        if scale is not None:
+            gradients, finite = scale.down(gradients)
+        gradients = clipped(self._penalty.added(gradients), self._program.clip_value, self._program.clip_norm)
+        self._optimizer.update(gradients, rate, step)
+        if scale is not None and finite is not None and undo is not None:
+            undo.unless(finite)
+            scale.move(finite)
 
-    def _penalty(self) -> Tensor | float:
-        penalty: Tensor | float = 0.0
-        if self._program.l1:
-            penalty = penalty + self._program.l1 * sum(kernel.abs().sum() for kernel in self._kernels)
-        if self._program.l2:
-            penalty = penalty + self._program.l2 * sum(kernel.square().sum() for kernel in self._kernels)
-        return penalty
+    def _drop(self, keys: Sequence[int], first: int) -> Drop:
+        return lambda x, layer: self._dropout.apply(x, layer, keys[layer], first)
 
     @torch.no_grad()
-    def evaluate(self, part: PartName, start: int, stop: int, sums: Sums) -> Sums:
-        x, y = (values[start:stop] for values in self._parts[part])
-        logits = forward(self._program.layers, self._weights, x)
-        return sums + _numpy(sums_of(self._loss(logits, y), logits, y))
+    def outputs(self, part: PartName, start: int, stop: int) -> NDArray[np.floating]:
+        x = self._parts[part][0][start:stop]
+        logits = forward(self._program.layers, self._weights, x, product=self._product)
+        return _numpy(logits)
 
     def weights(self) -> Weights:
-        return {name: value.detach().cpu().numpy().copy() for name, value in self._weights.items()}
+        return {name: _copy(value) for name, value in self._weights.items()}
+
+    def state(self) -> SessionState:
+        scale = {} if self._scale is None else self._scale.slots()
+        return {name: _copy(value) for name, value in (self._remembered() | scale).items()}
+
+    def _remembered(self) -> dict[str, Tensor]:
+        return {
+            f"{name}.{slot}": tensor
+            for slot, tensors in self._optimizer.slots.items()
+            for name, tensor in zip(self._names, tensors, strict=True)
+        }
+
+    @torch.no_grad()
+    def restore(self, weights: Weights, state: SessionState | None) -> None:
+        _fill(self._weights, weights)
+        if state is not None:
+            _fill(self._remembered() | ({} if self._scale is None else self._scale.slots()), state)
+
+    def close(self) -> None:
+        """Nothing to give back: the device's memory goes with the process."""
 
 
-def _numpy(sums: Tensor) -> Sums:
-    """Copy sums to the host; on a CUDA device this waits for all that was asked of it."""
-    values: NDArray[np.float64] = sums.cpu().numpy()
+def _numpy(tensor: Tensor) -> NDArray[np.floating]:
+    """Bring a tensor to the host; on a CUDA device this waits for all that was asked of it."""
+    values: NDArray[np.floating] = tensor.cpu().numpy()
     return values
+
+
+def _copy(tensor: Tensor) -> NDArray[np.floating]:
+    return _numpy(tensor.detach()).copy()
+
+
+def _fill(tensors: Mapping[str, Tensor], values: Mapping[str, NDArray[np.generic]]) -> None:
+    """Copy values into tensors of the same names and shapes.
+
+    Raises:
+        ValueError: when a name or a shape is another.
+    """
+    strange = sorted(tensors.keys() ^ values.keys())
+    if strange:
+        raise ValueError(f"What is restored differs from the model in: {', '.join(strange)}.")
+    for name, tensor in tensors.items():
+        if tuple(tensor.shape) != values[name].shape:
+            raise ValueError(f"'{name}' has shape {values[name].shape}, where the model has {tuple(tensor.shape)}.")
+        tensor.copy_(torch.from_numpy(np.array(values[name])))
