@@ -1,6 +1,7 @@
 """TensorFlow as a backend: devices, threads, errors."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from app.errors import Cause
@@ -29,18 +30,22 @@ class TensorFlowBackend:
         self._kind = "cpu"
 
     def prepare(self, devices: Sequence[Device], threads: int) -> Prepared:
+        """See `base.Backend`. Cards are listed here and nowhere else.
+
+        Their memory grows as it is needed because of TF_FORCE_GPU_ALLOW_GROWTH, set when the process was started: a
+        call could come too late, since listing devices may already start them.
+        """
         _set_threads(threads)
         kind = arithmetic(devices)
         names = tuple(device.name for device in devices)
-        cards = tf.config.list_physical_devices("GPU")
         if kind == "cuda":
+            cards = tf.config.list_physical_devices("GPU")
             require(devices, [None] * len(cards), "TensorFlow")
-            for card in cards:
-                tf.config.experimental.set_memory_growth(card, True)  # noqa: FBT003 - TensorFlow's signature
             names = tuple(str(tf.config.experimental.get_device_details(card).get("device_name")) for card in cards)
             tf.config.experimental.enable_tensor_float_32_execution(False)  # noqa: FBT003 - float32 means float32
         else:
             tf.config.set_visible_devices([], "GPU")
+            _cut_cpu(len(devices))
         self._kind = kind
         return Prepared(
             framework="tensorflow",
@@ -53,6 +58,12 @@ class TensorFlowBackend:
 
     def open(self, program: Program, weights: Weights, parts: Mapping[PartName, Arrays]) -> Session:
         return TensorFlowSession(program, weights, parts, self._kind)
+
+    def versions(self) -> dict[str, str]:
+        """See `base.Backend`. NCCL is linked into TensorFlow, which does not tell its version."""
+        built: Mapping[str, Any] = tf.sysconfig.get_build_info()
+        found = {name: str(built[f"{name}_version"]) for name in ("cuda", "cudnn") if f"{name}_version" in built}
+        return {"tensorflow": str(tf.__version__), **found}
 
     def cause_of(self, error: BaseException) -> Cause | None:
         if isinstance(error, tf.errors.ResourceExhaustedError):
@@ -70,6 +81,18 @@ def _set_threads(threads: int) -> None:
         settings.set_intra_op_parallelism_threads(threads)
     if settings.get_inter_op_parallelism_threads() != threads:
         settings.set_inter_op_parallelism_threads(threads)
+
+
+def _cut_cpu(count: int) -> None:
+    """Make as many logical CPU devices as were leased; they share the pool of threads.
+
+    Only before TensorFlow's first op. Where that has been, as in the process of a test, what there is stays, and
+    opening a session on more devices is refused (see `group`).
+    """
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    if count > len(tf.config.get_logical_device_configuration(cpu) or [cpu]):
+        with suppress(RuntimeError):
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
 
 
 def create() -> Backend:

@@ -4,7 +4,7 @@ On the CPU words are uint32, which wrap by themselves. On a CUDA device they are
 multiplication: TensorFlow keeps 32-bit integers of a GPU in the host's memory, and would copy each mask to and fro.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from app.spec.layers import DropoutLayer
 from workers.backends.hashing import MULTIPLIERS, SHIFTS, WORD, places, threshold
 from workers.backends.tensorflow.framework import tf
+from workers.backends.tensorflow.group import Share
 
 Tensor = Any
 
@@ -33,19 +34,29 @@ def keep(place: Tensor, key: Tensor, rate: float) -> Tensor:
 
 
 class Dropout:
-    """The dropout layers of a model; the hashed places of the largest batch stay on the device."""
+    """The dropout layers of a model; one table of hashed places, as long as the widest layer needs, serves them all."""
 
     def __init__(self, layers: Sequence[tuple[DropoutLayer, int]], rows: int, device_kind: str) -> None:
-        self._word = word_type(device_kind)
+        self.word = word_type(device_kind)
+        self.count = len(layers)
         self._rates = [layer.rate for layer, _ in layers]
-        self._places = [tf.constant(places(rows, width), self._word) for _, width in layers]
+        self._widths = [width for _, width in layers]
+        self.places = tf.constant(places(rows, max(self._widths, default=0)).ravel(), self.word)
 
     def keys(self, words: NDArray[np.uint32]) -> Tensor:
         """Bring a chunk's keys to the device, shape (steps, layers)."""
-        return tf.constant(words, self._word)
+        return tf.constant(words, self.word)
 
-    def apply(self, x: Tensor, layer: int, key: Tensor) -> Tensor:
-        """Drop values of a batch in the `layer`-th dropout layer; `key` is its key of this step."""
-        rate = self._rates[layer]
-        mask = keep(self._places[layer][: tf.shape(x)[0]], key, rate)
-        return x * (tf.cast(mask, x.dtype) * tf.constant(1.0 / (1.0 - rate), x.dtype))
+    def over(self, places: Tensor, share: Share, keys: Tensor) -> Callable[[Tensor, int], Tensor]:
+        """Return what drops values of the rows of a share, given a step's keys and the places on this device.
+
+        The masks are those of the rows' places in the whole batch.
+        """
+
+        def drop(x: Tensor, layer: int) -> Tensor:
+            rate, width = self._rates[layer], self._widths[layer]
+            mask = keep(places[share.start * width : share.stop * width], keys[layer], rate)
+            factor = tf.cast(mask, x.dtype) * tf.constant(1.0 / (1.0 - rate), x.dtype)
+            return x * tf.reshape(factor, [-1, *x.shape[1:]])
+
+        return drop
