@@ -7,10 +7,12 @@ trainer. When the worker is gone there is nobody to train for, and the trainer l
 import socket
 import types
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from workers.protocol import (
     Artifact,
+    ArtifactKind,
+    Checkpoint,
     Decoder,
     Done,
     Failed,
@@ -28,6 +30,9 @@ POINTS_LIMIT: Final = 4_000
 
 WORKER_GONE: Final = 4
 
+TERMINATED: Final = "terminated"
+"""The reason to stop that SIGTERM stands for when no message came before it."""
+
 
 class WorkerGone(SystemExit):
     """The worker closed its end. Not an error to be caught: the process leaves, with status 4."""
@@ -42,22 +47,23 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._decoder = Decoder()
-        self._stop = False
+        self._stop: str | None = None
 
     def on_signal(self, _signum: int, _frame: types.FrameType | None) -> None:
         """A handler for SIGTERM: leave at the next safe point; how long that may take is the worker's affair."""
-        self._stop = True
+        self._stop = self._stop or TERMINATED
 
-    def send(self, message: Started | Report | Notice | Artifact | Done | Failed) -> None:
+    def send(self, message: Started | Report | Notice | Artifact | Checkpoint | Done | Failed) -> None:
         try:
             self._end.sendall(encode(message))
         except (BrokenPipeError, ConnectionResetError):
             raise WorkerGone from None
 
-    def stop_requested(self) -> bool:
-        """Whether to leave; reads what has come, at the cost of one system call."""
-        if not self._stop:
-            self._stop = any(isinstance(message, Stop) for message in self._received())
+    def stop_reason(self) -> str | None:
+        """Why to leave, or None; reads what has come, at the cost of one system call. The first message stays."""
+        if self._stop is None or self._stop == TERMINATED:
+            reasons = (message.reason for message in self._received() if isinstance(message, Stop))
+            self._stop = next(reasons, self._stop)
         return self._stop
 
     def _received(self) -> list[Message]:
@@ -90,10 +96,13 @@ class ChannelContext:
     def notice(self, code: str, message: str) -> None:
         self._channel.send(Notice(code=code, message=message))
 
-    def artifact(self, name: str, path: Path, media_type: str, kind: Literal["model", "report"]) -> None:
+    def artifact(self, name: str, path: Path, media_type: str, kind: ArtifactKind) -> None:
         """Announce a file; `path` is relative to the work directory or inside it, else ValueError."""
         inside = (self._work_dir / path).relative_to(self._work_dir)
         self._channel.send(Artifact(name=name, path=str(inside), media_type=media_type, kind=kind))
 
-    def stop_requested(self) -> bool:
-        return self._channel.stop_requested()
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._channel.send(checkpoint)
+
+    def stop_reason(self) -> str | None:
+        return self._channel.stop_reason()

@@ -6,11 +6,9 @@ there is no worker, no socket and no job.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
-from workers.protocol import Point, Progress, Report
-
-ArtifactKind = Literal["model", "report"]
+from workers.protocol import ArtifactKind, Checkpoint, Point, Progress, Report
 
 
 class Context(Protocol):
@@ -28,8 +26,15 @@ class Context(Protocol):
         """Hand over a complete file inside the work directory, to be stored under `name`."""
         ...
 
-    def stop_requested(self) -> bool:
-        """Whether to leave at this safe point; asked at least once a second, so it must be cheap."""
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Hand over a complete checkpoint, to be stored; its folder then belongs to whoever listens."""
+        ...
+
+    def stop_reason(self) -> str | None:
+        """Why to leave at this safe point, or None; asked at least once a second, so it must be cheap.
+
+        `cancel` asks for nothing but to leave; before any other reason a checkpoint is wanted.
+        """
         ...
 
 
@@ -45,8 +50,11 @@ class NullContext:
     def artifact(self, name: str, path: Path, media_type: str, kind: ArtifactKind) -> None:
         pass
 
-    def stop_requested(self) -> bool:
-        return False
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        pass
+
+    def stop_reason(self) -> str | None:
+        return None
 
 
 class Reporter:
@@ -65,6 +73,11 @@ class Reporter:
     def due(self) -> bool:
         """Whether enough time has passed since the last report, or since the start."""
         return self._clock() - self._sent_at >= self._interval_s
+
+    def send_points(self, progress: Progress) -> None:
+        """Send what was collected, if there is anything: before a checkpoint, which must not be ahead of its series."""
+        if self._points:
+            self.send(progress)
 
     def send(self, progress: Progress) -> None:
         """Send what was collected, whatever the time; without points this is progress alone."""

@@ -15,6 +15,7 @@ DETAIL_LIMIT: Final = 16_000
 CODES: Final[Mapping[str, Cause]] = {
     "invalid_data": Cause.INVALID_DATA,
     "invalid_spec": Cause.INVALID_DATA,
+    "artifact_unreadable": Cause.ARTIFACT_UNREADABLE,
 }
 """Our own errors, by their code."""
 

@@ -1,49 +1,142 @@
-"""The end of a training that went well: its files written, and handed to whoever stores them."""
+"""The end of a training that went well: its files written, read back, and handed to whoever stores them.
 
+    model.safetensors, model.json   the model, as `workers.model_file` describes it
+    probe.safetensors               a few encoded rows `x` and the `outputs` that the framework computed for them
+    split.safetensors               row numbers of each part, as the table counts them, int64
+    evaluation.json                 all that is measured of the validation and the test part
+    environment.json                what it was trained on
+
+Before anything is announced the model is read back from the disk and answers the probe in NumPy: a model that nobody
+can load is found out now, not by its first user.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 from safetensors.numpy import save_file
 
+from app.errors import Cause
 from app.spec import EffectiveSpec, Layer
+from app.spec.training import Precision
+from workers.backends.base import TrainingFailed
 from workers.backends.initial import Weights
 from workers.context import Context
 from workers.data.dataset import Dataset
-from workers.data.split import PART_NAMES
-from workers.model_file import TrainedModel, save
+from workers.data.split import PART_NAMES, PartName
+from workers.environment_record import ENVIRONMENT_NAME
+from workers.evaluation import Evaluator
+from workers.model_file import PROBE_NAME, TrainedModel, UnreadableModel, forward, read, read_probe, save
+from workers.protocol import ArtifactKind
 
 MODEL_FOLDER: Final = "model"
 SPLIT_NAME: Final = "split.safetensors"
-"""Row numbers of each part, as the table counts them: `train`, `validation`, `test`, int64."""
+EVALUATION_NAME: Final = "evaluation.json"
+
+PROBE_ROWS: Final = 8
+
+TOLERANCES: Final[Mapping[Precision, float]] = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+"""How far NumPy's float32 answer may be from the framework's, as a share of the largest output."""
+
+_OTHER_ORDER: Final = 10
+"""How many times NumPy's own rounding (float32 against float64) the framework's may be: it adds in another order.
+
+Large inputs whose products nearly cancel leave few digits of a small output; that is no fault of the file.
+"""
 
 
-def hand_over(
-    work_dir: Path,
-    context: Context,
-    spec: EffectiveSpec,
-    layers: Sequence[Layer],
-    data: Dataset,
-    weights: Weights,
-    metrics: Mapping[str, float],
-) -> list[str]:
-    """Write the model and the division of the rows; returns the names under which they are stored."""
+@dataclass(frozen=True)
+class Finished:
+    """What a training has come to; `epoch` is that of the weights."""
+
+    spec: EffectiveSpec
+    layers: Sequence[Layer]
+    data: Dataset
+    weights: Weights
+    metrics: Mapping[str, float]
+    epoch: int
+    environment: Mapping[str, Any]
+
+
+def hand_over(work_dir: Path, context: Context, finished: Finished, evaluator: Evaluator) -> list[str]:
+    """Write the files, check the model, announce all; returns the names under which they are stored.
+
+    Raises:
+        TrainingFailed: the saved model cannot be read back, or answers otherwise; cause `artifact_unreadable`.
+        OSError: the disk is full.
+    """
     folder = work_dir / MODEL_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    model = TrainedModel(
-        weights=weights,
-        layers=layers,
-        inputs=data.inputs,
+    models = [*save(folder, _model(finished)), _write_probe(folder / PROBE_NAME, finished.data, evaluator)]
+    check(folder, finished.spec.hyperparameters.precision)
+    split = folder / SPLIT_NAME
+    data = finished.data
+    save_file({name: data.row_numbers[data.division.rows(name)] for name in PART_NAMES}, split)
+    measured: dict[str, Any] = {"epoch": finished.epoch}
+    measured |= {name: evaluator.report(name) for name in PART_NAMES if name != "train"}
+    evaluation = _write_json(folder / EVALUATION_NAME, measured)
+    environment = _write_json(folder / ENVIRONMENT_NAME, finished.environment)
+    kinds: list[tuple[Path, ArtifactKind]] = [(path, "model") for path in models]
+    kinds += [(split, "report"), (evaluation, "report"), (environment, "environment")]
+    for path, kind in kinds:
+        media = "application/json" if path.suffix == ".json" else "application/octet-stream"
+        context.artifact(path.name, path, media, kind)
+    return [path.name for path, _ in kinds]
+
+
+def check(folder: Path, precision: Precision = "float32") -> None:
+    """Load a saved model as a user would, and compare its answers to the probe with those of the framework.
+
+    Raises:
+        TrainingFailed: it cannot be read, or answers otherwise; cause `artifact_unreadable`.
+    """
+    try:
+        description, weights = read(folder)
+        probe = read_probe(folder)
+    except UnreadableModel as error:
+        raise TrainingFailed(f"The saved model cannot be read back: {error}", Cause.ARTIFACT_UNREADABLE) from error
+    if probe is None:
+        raise TrainingFailed(f"The saved model has no '{PROBE_NAME}' to be tried with.", Cause.ARTIFACT_UNREADABLE)
+    found = forward(description.layers, weights, probe.x)
+    wide = {name: value.astype(np.float64) for name, value in weights.items()}
+    rounding = np.abs(found - forward(description.layers, wide, probe.x.astype(np.float64))).max()
+    scale = max(1.0, float(np.abs(probe.outputs).max()))
+    allowed = TOLERANCES[precision] * scale + _OTHER_ORDER * rounding
+    # Not "more than": a NaN is not more than anything.
+    if found.shape != probe.outputs.shape or not np.abs(found - probe.outputs).max() <= allowed:
+        raise TrainingFailed(
+            "The saved model does not answer as the trained one did: read back from the disk, its outputs for "
+            f"{len(probe.outputs)} rows are not those of the framework, to {TOLERANCES[precision]:g} of the largest. "
+            "Nothing was handed over. Please report this, with the spec.",
+            Cause.ARTIFACT_UNREADABLE,
+        )
+
+
+def _model(finished: Finished) -> TrainedModel:
+    data = finished.data
+    return TrainedModel(
+        weights=finished.weights,
+        layers=finished.layers,
+        encoder=data.encoder,
         classes=data.vocabulary.labels if data.vocabulary else None,
         target=data.target,
-        spec=spec,
-        metrics=metrics,
+        spec=finished.spec,
+        metrics=finished.metrics,
     )
-    paths = save(folder, model)
-    for path in paths:
-        media = "application/json" if path.suffix == ".json" else "application/octet-stream"
-        context.artifact(path.name, path, media, "model")
-    split = folder / SPLIT_NAME
-    save_file({name: data.row_numbers[data.division.rows(name)] for name in PART_NAMES}, split)
-    context.artifact(split.name, split, "application/octet-stream", "report")
-    return [path.name for path in (*paths, split)]
+
+
+def _write_probe(path: Path, data: Dataset, evaluator: Evaluator) -> Path:
+    """Take rows that the model was not trained on, if there are any."""
+    order: tuple[PartName, ...] = ("test", "validation", "train")
+    part = next(name for name in order if len(data.parts[name]))
+    x = np.array(data.parts[part].x[:PROBE_ROWS], order="C")
+    save_file({"x": x, "outputs": np.array(evaluator.outputs(part, PROBE_ROWS), order="C")}, path)
+    return path
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> Path:
+    path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return path

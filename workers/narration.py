@@ -10,6 +10,7 @@ from typing import Final
 
 from app.spec import EffectiveSpec
 from workers.backends.base import Prepared
+from workers.checkpoints import BestSoFar
 from workers.data.dataset import Dataset
 from workers.data.split import PART_NAMES
 from workers.protocol import Progress
@@ -61,6 +62,15 @@ class Narrator:
         )
         per_epoch = steps // settings.epochs
         self._say(f"Epochs: {settings.epochs:,} of {per_epoch:,} steps, batches of {settings.batch_size:,} rows.")
+
+    def going_on(self, step: int, epoch: int) -> None:
+        """`epoch`: how many are complete. Nothing is said of a training from the start."""
+        if step:
+            self._say(f"Going on from the checkpoint of step {step:,}, {epoch:,} epochs complete.")
+
+    def stopped_early(self, monitor: str, best: BestSoFar | None) -> None:
+        where = "never was a number" if best is None else f"was best in epoch {best.epoch:,}: {best.value:.4g}"
+        self._say(f"Early stopping: {monitor} {where}.")
 
     def epoch(self, progress: Progress, values: Mapping[str, float]) -> None:
         """An epoch has ended with these values."""

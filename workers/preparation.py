@@ -1,20 +1,36 @@
 """What comes before the first step: the table read and divided, the model built with its first weights."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
+from app.errors import TrainshedError
 from app.spec import EffectiveSpec, Layer
+from app.spec.layers import BatchNormLayer, walk
+from app.spec.weights import weight_facts
 from app.tables import features_and_target, read_table
 from workers.backends.base import Backend, DType, Program, Session
-from workers.backends.initial import draw_weights, weight_shapes
+from workers.backends.initial import Weights, draw_weights
+from workers.checkpoints import read_weights
 from workers.context import Context
+from workers.data.class_weights import class_weights
 from workers.data.dataset import Dataset, prepare
+from workers.data.order import largest_batch
 from workers.protocol import Assignment
 
-_EVALUATION_COST: Final = 1e9
-"""Rows times parameters in one call of `evaluate`: a fraction of a second on one core."""
+
+class OtherModel(TrainshedError):
+    """The weights to start from are those of another model."""
+
+    code = "invalid_data"
+
+    def __init__(self, name: str, wanted: tuple[int, ...] | None, found: tuple[int, ...] | None) -> None:
+        need = "has no such weight" if wanted is None else f"needs it in shape {list(wanted)}"
+        have = "it is not in the checkpoint" if found is None else f"it has shape {list(found)} in the checkpoint"
+        super().__init__(
+            f"The checkpoint of initialize_from does not fit at '{name}': this model {need}, {have}. Use a checkpoint "
+            "of a job with the same model, features and classes, or leave it out: initialize_from null."
+        )
+        self.name = name
 
 
 def read_dataset(assignment: Assignment, context: Context, dtype: DType = "float32") -> Dataset:
@@ -24,44 +40,86 @@ def read_dataset(assignment: Assignment, context: Context, dtype: DType = "float
         InvalidTable: the data cannot be read, or does not have what the spec names.
         TooFewRows: nothing is left to train on.
     """
-    devices = len(assignment.devices)
-    if devices > 1:
-        context.notice("single_device", f"The job holds {devices} devices and trains on the first of them.")
     source = assignment.table
-    table = read_table(None if source.path is None else Path(source.path), source.builtin)
+    table = read_table(None if source.path is None else Path(source.path), source.builtin, source.format)
     columns = features_and_target(table, assignment.spec)
     if columns.dropped:
         rows = f"{columns.dropped} row{' with gaps was' if columns.dropped == 1 else 's with gaps were'}"
         context.notice("rows_dropped", f"{rows} left out, as data.missing 'drop' says.")
+    for code, message in columns.notices:
+        context.notice(code, message)
     data = prepare(columns, assignment.spec, dtype)
     for code, message in data.notices:
         context.notice(code, message)
     return data
 
 
+def program_of(
+    spec: EffectiveSpec, layers: Sequence[Layer], data: Dataset, devices: int = 1, dtype: DType = "float32"
+) -> Program:
+    """Say what a spec asks a backend to compute."""
+    settings = spec.hyperparameters
+    weights = class_weights(settings.class_weights, data.vocabulary, data.class_rows)
+    rows = len(data.parts["train"])
+    return Program(
+        layers=tuple(layers),
+        input_shape=data.input_shape,
+        loss=spec.loss,
+        optimizer=settings.optimizer,
+        batch_size=largest_batch(rows, settings.batch_size, fold_single=has_batch_norm(layers)),
+        l1=settings.l1,
+        l2=settings.l2,
+        weight_decay=settings.weight_decay,
+        clip_norm=settings.clip_norm,
+        clip_value=settings.clip_value,
+        class_weights=None if weights is None else tuple(weights.tolist()),
+        seed=settings.seed,
+        dtype=dtype,
+        precision=settings.precision,
+        world=max(1, devices),
+    )
+
+
+def first_weights(assignment: Assignment, layers: Sequence[Layer], data: Dataset) -> Weights:
+    """Draw the weights from the seed, or take those of another job's checkpoint.
+
+    Raises:
+        OtherModel: the checkpoint's weights have other names or shapes.
+        UnreadableCheckpoint: the checkpoint is not complete.
+    """
+    if assignment.initialize is None or assignment.resume is not None:
+        return draw_weights(layers, data.input_shape, assignment.spec.hyperparameters.seed)
+    weights = read_weights(Path(assignment.work_dir) / assignment.initialize)
+    require_same_shapes(weights, layers, data)
+    return weights
+
+
+def require_same_shapes(weights: Weights, layers: Sequence[Layer], data: Dataset) -> None:
+    """Check that weights are those of the model.
+
+    Raises:
+        OtherModel: at the first one that is missing, strange, or of another shape.
+    """
+    wanted = {name: facts.shape for name, facts in weight_facts(layers, data.input_shape).items()}
+    found = {name: value.shape for name, value in weights.items()}
+    for name in (*wanted, *found):
+        if wanted.get(name) != found.get(name):
+            raise OtherModel(name, wanted.get(name), found.get(name))
+
+
 def open_session(
-    spec: EffectiveSpec, layers: Sequence[Layer], data: Dataset, backend: Backend, dtype: DType = "float32"
+    assignment: Assignment, layers: Sequence[Layer], data: Dataset, backend: Backend, dtype: DType = "float32"
 ) -> Session:
     """Build the model that a spec describes, with its first weights."""
-    hyperparameters = spec.hyperparameters
-    program = Program(
-        layers=tuple(layers),
-        loss=spec.loss,
-        optimizer=hyperparameters.optimizer,
-        batch_size=min(hyperparameters.batch_size, len(data.parts["train"])),
-        l1=hyperparameters.l1,
-        l2=hyperparameters.l2,
-        seed=hyperparameters.seed,
-        dtype=dtype,
-    )
-    weights = draw_weights(layers, len(spec.data.features), hyperparameters.seed)
-    return backend.open(program, weights, data.parts)
+    program = program_of(assignment.spec, layers, data, len(assignment.devices), dtype)
+    return backend.open(program, first_weights(assignment, layers, data), data.parts)
 
 
-def parameter_count(layers: Sequence[Layer], features: int) -> int:
-    return sum(math.prod(shape) for shape in weight_shapes(layers, features).values())
+def has_batch_norm(layers: Sequence[Layer]) -> bool:
+    """Whether a last batch of one row must join the one before it."""
+    return any(isinstance(layer, BatchNormLayer) for layer in walk(layers))
 
 
-def block_rows(parameters: int) -> int:
-    """How many rows `evaluate` gets at once: fixed by the model, so that sums are added in the same order each time."""
-    return max(32, min(8192, int(_EVALUATION_COST / parameters)))
+def parameter_count(layers: Sequence[Layer], data: Dataset) -> int:
+    """How many numbers are trained."""
+    return sum(facts.size for facts in weight_facts(layers, data.input_shape).values() if facts.trained)

@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from app.errors import Cause, TrainshedError
 from app.spec import EffectiveSpec
 
+ArtifactKind = Literal["model", "report", "environment"]
+CheckpointReason = Literal["periodic", "best", "stop", "final"]
+
 LINE_LIMIT: Final = 1024 * 1024
 """The longest line in bytes, its newline included."""
 
@@ -43,14 +46,23 @@ class Device(_Record):
 
 
 class DataSource(_Record):
-    """Where the table is: a file, or the name of a built-in. Exactly one is set."""
+    """Where the table is: a file and its format, or the name of a built-in. Exactly one of `path`, `builtin` is set.
+
+    `format` is what the file was found to be when it was uploaded, for example `csv`; None: to be found out again.
+    """
 
     path: str | None = None
     builtin: str | None = None
+    format: str | None = None
 
 
 class Assignment(_Record):
-    """All that a trainer is told; it has neither a database nor settings to ask."""
+    """All that a trainer is told; it has neither a database nor settings to ask.
+
+    `resume` and `initialize` are folders inside `work_dir`, each with a checkpoint: `resume` is this job's own, to go
+    on from as if nothing had happened; `initialize` is another job's, of which only the weights are taken. With both,
+    `resume` counts. `driver` is the version of the devices' driver, for the record.
+    """
 
     job_id: str
     attempt: int
@@ -60,6 +72,9 @@ class Assignment(_Record):
     threads: int
     work_dir: str
     seed: int
+    resume: str | None = None
+    initialize: str | None = None
+    driver: str | None = None
 
 
 class Point(_Record):
@@ -127,19 +142,41 @@ class Artifact(_Record):
     name: str
     path: str
     media_type: str
-    kind: Literal["model", "report"]
+    kind: ArtifactKind
+
+
+class Checkpoint(_Record):
+    """A complete checkpoint in the folder `path` inside the work directory; whoever stores it removes the folder.
+
+    `best`: its weights are the best so far, by the metric that early stopping watches, else by the validation loss,
+    else by the loss. `metrics` are those of the last complete epoch.
+    """
+
+    type: Literal["checkpoint"] = "checkpoint"
+    step: int
+    epoch: int
+    path: str
+    metrics: dict[str, float]
+    reason: CheckpointReason
+    best: bool
 
 
 class Done(_Record):
     """The last message of a training that ended well; `stopped` when a stop message or TERM ended it early.
 
-    `modules` names the frameworks and server libraries that the trainer had loaded: one framework, nothing else.
+    With early stopping that restores the best weights, `metrics` and the saved model are those of `best_epoch`; without
+    it those of the last epoch, and `best_epoch` only tells. `checkpoint_step` is the step of the newest checkpoint that
+    was announced. `modules` names the frameworks and server libraries that the trainer had loaded: one framework,
+    nothing else.
     """
 
     type: Literal["done"] = "done"
     metrics: dict[str, float]
     samples_per_s: float | None = None
     stopped: Literal["stop"] | None = None
+    best_epoch: int | None = None
+    best_step: int | None = None
+    checkpoint_step: int | None = None
     modules: list[str] = Field(default_factory=list)
 
 
@@ -154,13 +191,16 @@ class Failed(_Record):
 
 
 class Stop(_Record):
-    """From the worker: leave at the next safe point."""
+    """From the worker: leave at the next safe point.
+
+    Before it leaves, the trainer writes a checkpoint, unless the reason is `cancel`.
+    """
 
     type: Literal["stop"] = "stop"
     reason: str
 
 
-Message = Started | Report | Notice | Artifact | Done | Failed | Stop
+Message = Started | Report | Notice | Artifact | Checkpoint | Done | Failed | Stop
 
 _MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
 

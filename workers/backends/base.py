@@ -4,12 +4,15 @@
     prepared = backend.prepare(devices, threads)      # before anything else; raises DeviceUnavailable
     session = backend.open(program, weights, parts)   # the data goes to the device, once
     sums = session.run(steps, sums)                   # many steps, no return to Python in between if possible
-    sums = session.evaluate("validation", 0, 4096, sums)
-    weights = session.weights()
+    logits = session.outputs("validation", 0, 4096)
+    weights, state = session.weights(), session.state()
+    session.restore(weights, state)                   # and it goes on as if nothing had happened
+    session.close()
 
 Everything that decides a result stands outside of a backend, in NumPy and Python: initial weights, batch order,
-learning rates, dropout keys. A backend multiplies matrices, differentiates and updates; two backends given the same
-calls agree to rounding (tests/parity), and one backend given the same calls twice agrees to the bit.
+learning rates, dropout keys, metrics, early stopping. A backend multiplies matrices, differentiates and updates; two
+backends given the same calls agree to rounding (tests/parity), and one backend given the same calls twice agrees to the
+bit.
 """
 
 import importlib
@@ -23,12 +26,15 @@ from numpy.typing import NDArray
 from app.errors import Cause, TrainshedError
 from app.spec.job import LossName
 from app.spec.layers import Layer
-from app.spec.training import Adam, Sgd
+from app.spec.training import Optimizer, Precision
 from workers.backends.initial import Weights
 from workers.data.arrays import Arrays
 from workers.data.metrics import Sums
 from workers.data.split import PartName
 from workers.protocol import Device
+
+SessionState = dict[str, NDArray[np.generic]]
+"""What a session knows besides its weights, by name."""
 
 DType = Literal["float32", "float64"]
 """What a model computes in. Jobs use float32; float64 is for tests, where it tells another definition from rounding."""
@@ -75,19 +81,32 @@ class Prepared:
 class Program:
     """What to compute: the model, the loss, the penalty and the update.
 
-    The loss of a step is the sum over its rows divided by their number, plus `l1` times the sum of |w| and `l2` times
-    the sum of w² over all kernels (no bias, no one half). `optimizer` means what `app.spec.training` says.
-    `batch_size` is the largest batch there will be.
+    The loss of a step is the sum over its rows, each times the weight of its class if there are `class_weights`,
+    divided by the number of rows, plus `l1` times the sum of |w| and `l2` times the sum of w² over all kernels (every
+    weight whose name ends in `kernel`; no one half). The gradients of that are first cut to [-clip_value, clip_value]
+    one by one, then scaled to a global L2 norm of at most `clip_norm`; then comes the optimizer, as
+    `app.spec.training` defines it, with `weight_decay` on the same kernels.
+
+    `input_shape` is the shape of one row. `batch_size` is the largest batch there will be. `dtype` is what weights,
+    optimizer, normalisation, losses and the output layer compute in; `precision` what products of the layers inside
+    do. `world` is how many devices share each batch; the result is that of one device, to rounding.
     """
 
     layers: tuple[Layer, ...]
+    input_shape: tuple[int, ...]
     loss: LossName
-    optimizer: Sgd | Adam
+    optimizer: Optimizer
     batch_size: int
     l1: float = 0.0
     l2: float = 0.0
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    class_weights: tuple[float, ...] | None = None
     seed: int = 0
     dtype: DType = "float32"
+    precision: Precision = "float32"
+    world: int = 1
 
 
 @dataclass(frozen=True)
@@ -107,26 +126,45 @@ class Steps:
 
 
 class Session(Protocol):
-    """A model with its optimizer and data on a device.
+    """A model with its optimizer and data on one or several devices.
 
     `sums` go in and come back (see `workers.data.metrics`), added to in float64 in the order of the rows: so what is
-    reported does not depend on where a job is cut into chunks. Both methods return when the device has finished.
+    reported does not depend on where a job is cut into chunks. Every method returns when the device has finished.
     """
 
     def run(self, steps: Steps, sums: Sums) -> Sums:
-        """Train; dropout is on, and the sums are those of the batches as the model met them.
+        """Train; dropout is on, and the sums are those of the batches as the model met them, losses with class weights.
 
         They are not finite when the loss is not, or when the optimizer can move nothing any more, one step later at
         the latest.
         """
         ...
 
-    def evaluate(self, part: PartName, start: int, stop: int, sums: Sums) -> Sums:
-        """Look at rows `start` to `stop` of a part, without dropout, without training."""
+    def outputs(self, part: PartName, start: int, stop: int) -> NDArray[np.floating]:
+        """The logits of rows `start` to `stop` of a part, (rows, units), each row once, in order.
+
+        No dropout, batch norm by its moving statistics, and nothing is changed by it.
+        """
         ...
 
     def weights(self) -> Weights:
-        """Copy the weights out, under the names and in the shapes they came in."""
+        """Copy all weights out, under the names and in the shapes they came in; moving statistics are among them."""
+        ...
+
+    def state(self) -> SessionState:
+        """Copy out what `run` depends on besides weights and arguments, as `restore` takes it.
+
+        Slots of the optimizer as `<weight>.<slot>`, in the weight's shape; `loss_scale.scale` and
+        `loss_scale.good_steps` in half precision. Empty for an optimizer without memory.
+        """
+        ...
+
+    def restore(self, weights: Weights, state: SessionState | None) -> None:
+        """Take weights and state as they were copied out, bit for bit; without a state, the weights alone."""
+        ...
+
+    def close(self) -> None:
+        """Give devices and processes back. Harmless when called twice; nothing else may be called after it."""
         ...
 
 
@@ -147,6 +185,10 @@ class Backend(Protocol):
 
     def cause_of(self, error: BaseException) -> Cause | None:
         """Recognise the framework's own errors: out of memory, a broken device. None: something else."""
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Name the libraries that compute, for the record: the framework, `cuda`, `cudnn`, `nccl` where they are."""
         ...
 
 

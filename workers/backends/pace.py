@@ -54,3 +54,28 @@ class Speed:
     def seconds_for(self, steps: int) -> float | None:
         """How long so many steps will take, validation not counted."""
         return steps * self._seconds / self._steps if self._steps else None
+
+
+class WritePace:
+    """When the next checkpoint is due, so that all of them together cost a small share of a job's time.
+
+    The first is due after a second; the next when the last one's cost is 2 % of the time since, and at most once in 5
+    seconds, or in 1 % of the job's time so far: an interrupted job loses at most about that much.
+    """
+
+    FIRST_S: Final = 1.0
+    INTERVAL_S: Final = 5.0
+    COST_SHARE: Final = 0.02
+    LOSS_SHARE: Final = 0.01
+
+    def __init__(self, now: float) -> None:
+        self._began = now
+        self._next = now + self.FIRST_S
+
+    def due(self, now: float) -> bool:
+        return now >= self._next
+
+    def wrote(self, began: float, ended: float) -> None:
+        """One was written; times in seconds, as `due` gets them."""
+        cost, so_far = ended - began, ended - self._began
+        self._next = ended + max(self.INTERVAL_S, cost / self.COST_SHARE, so_far * self.LOSS_SHARE)
