@@ -1,0 +1,5 @@
+"""What is called how."""
+
+from typing import Final
+
+NAME: Final = "model.keras"
