@@ -42,6 +42,9 @@ class FakeBackend:
     def cause_of(self, error: BaseException) -> Cause | None:
         return Cause.DEVICE_OUT_OF_MEMORY if isinstance(error, FrameworkError) else None
 
+    def versions(self) -> dict[str, str]:
+        return {"fake": "1.0"}
+
 
 def create() -> Backend:
     return FakeBackend()

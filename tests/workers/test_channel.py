@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.workers.test_protocol import report
-from workers.channel import POINTS_LIMIT, WORKER_GONE, Channel, ChannelContext, WorkerGone
-from workers.protocol import Artifact, Decoder, Message, Notice, Report, Stop, encode
+from workers.channel import POINTS_LIMIT, TERMINATED, WORKER_GONE, Channel, ChannelContext, WorkerGone
+from workers.protocol import Artifact, Checkpoint, Decoder, Message, Notice, Report, Stop, encode
 
 Ends = tuple[ChannelContext, Channel, socket.socket]
 
@@ -49,6 +49,15 @@ class TestSending:
             Artifact(name="model", path="out/model.json", media_type="application/json", kind="model")
         ]
 
+    def test_checkpoint_is_announced_as_it_is(self, ends: Ends) -> None:
+        context, _, worker = ends
+        message = Checkpoint(
+            step=7, epoch=1, path="checkpoints/7-1", metrics={"loss": 0.1}, reason="periodic", best=True
+        )
+        context.checkpoint(message)
+
+        assert receive(worker, 1) == [message]
+
     def test_file_elsewhere_is_refused(self, ends: Ends) -> None:
         with pytest.raises(ValueError, match="is not in the subpath"):
             ends[0].artifact("model", Path("/etc/passwd"), "text/plain", "model")
@@ -73,43 +82,59 @@ class TestSending:
 
 class TestStopping:
     def test_nothing_asks_for_it(self, ends: Ends) -> None:
-        assert ends[0].stop_requested() is False
+        assert ends[0].stop_reason() is None
 
     def test_message_asks_for_it_and_it_stays(self, ends: Ends) -> None:
         context, _, worker = ends
         worker.sendall(encode(Stop(reason="cancel")))
 
-        assert (context.stop_requested(), context.stop_requested()) == (True, True)
+        assert (context.stop_reason(), context.stop_reason()) == ("cancel", "cancel")
 
     def test_message_in_two_pieces_is_heard_when_it_is_whole(self, ends: Ends) -> None:
         context, _, worker = ends
         line = encode(Stop(reason="cancel"))
         worker.sendall(line[:5])
-        assert context.stop_requested() is False
+        assert context.stop_reason() is None
         worker.sendall(line[5:])
 
-        assert context.stop_requested() is True
+        assert context.stop_reason() == "cancel"
 
     def test_garbage_before_it_does_not_hide_it(self, ends: Ends) -> None:
         context, _, worker = ends
         worker.sendall(b"garbage\n" + encode(Stop(reason="cancel")))
 
-        assert context.stop_requested() is True
+        assert context.stop_reason() == "cancel"
 
     def test_other_messages_do_not_ask_for_it(self, ends: Ends) -> None:
         context, _, worker = ends
         worker.sendall(encode(Notice(message="hello", code="hello")))
 
-        assert context.stop_requested() is False
+        assert context.stop_reason() is None
 
     def test_term_asks_for_it(self, ends: Ends) -> None:
         context, channel, _ = ends
         before = signal.signal(signal.SIGTERM, channel.on_signal)
         try:
             os.kill(os.getpid(), signal.SIGTERM)
-            assert context.stop_requested() is True
+            assert context.stop_reason() == TERMINATED
         finally:
             signal.signal(signal.SIGTERM, before)
+
+    def test_reason_of_a_message_is_known_although_term_came_before_it_was_read(self, ends: Ends) -> None:
+        # A cancelled trainer in a long chunk meets both at once, and must not write a checkpoint for nothing.
+        context, channel, worker = ends
+        worker.sendall(encode(Stop(reason="cancel")))
+        channel.on_signal(signal.SIGTERM, None)
+
+        assert context.stop_reason() == "cancel"
+
+    def test_first_message_stays(self, ends: Ends) -> None:
+        context, _, worker = ends
+        worker.sendall(encode(Stop(reason="pause")))
+        assert context.stop_reason() == "pause"
+        worker.sendall(encode(Stop(reason="cancel")))
+
+        assert context.stop_reason() == "pause"
 
 
 class TestWorkerGone:
@@ -128,7 +153,7 @@ class TestWorkerGone:
             context.notice("x", "x")  # the worker's end closes with data in it: a reset, not an end of file
         worker.close()
         with pytest.raises(WorkerGone):
-            context.stop_requested()
+            context.stop_reason()
 
     def test_training_code_cannot_take_it_for_an_error_of_its_own(self) -> None:
         assert not issubclass(WorkerGone, Exception)

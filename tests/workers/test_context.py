@@ -2,7 +2,7 @@
 
 from tests.workers.training_jobs import Listener
 from workers.context import NullContext, Reporter
-from workers.protocol import Progress
+from workers.protocol import Checkpoint, Progress
 
 
 class Stopwatch:
@@ -60,6 +60,18 @@ class TestReporter:
 
         assert [len(report.points) for report in listener.reports] == [1, 0]
 
+    def test_points_alone_go_out_only_when_there_are_some(self) -> None:
+        listener = Listener()
+        reporter = Reporter(listener, Stopwatch())
+
+        reporter.send_points(PROGRESS)
+        assert listener.reports == []
+        reporter.add(1, 10, {"loss": 0.5})
+        reporter.send_points(PROGRESS)
+        reporter.send_points(PROGRESS)
+
+        assert [len(report.points) for report in listener.reports] == [1]
+
 
 class TestNullContext:
     def test_never_asks_to_stop(self) -> None:
@@ -68,5 +80,6 @@ class TestNullContext:
 
         reporter.send(PROGRESS)
         context.notice("code", "message")
+        context.checkpoint(Checkpoint(step=1, epoch=1, path="c", metrics={}, reason="final", best=True))
 
-        assert context.stop_requested() is False
+        assert context.stop_reason() is None

@@ -13,12 +13,12 @@ from safetensors.numpy import load_file
 from app.errors import Cause
 from app.tables import InvalidTable
 from tests.workers.backends.fake import DeviceFull, NumpyBackend
-from tests.workers.training_jobs import Listener, builtin_job, csv_job
+from tests.workers.training_jobs import Listener, Ticking, builtin_job, csv_job
 from workers.backends.base import Backend, Diverged, TrainingFailed, load_backend
 from workers.context import NullContext
 from workers.data.split import TooFewRows
 from workers.loop import train
-from workers.protocol import Assignment, Device
+from workers.protocol import Assignment
 
 SPLIT = {"validation": 0.2, "test": 0.2}
 
@@ -32,18 +32,6 @@ def job(work_dir: Path, data: str = "iris", *, split: dict[str, Any] | None = No
 def ready(backend: Backend, assignment: Assignment) -> Backend:
     backend.prepare(assignment.devices, assignment.threads)
     return backend
-
-
-class Ticking:
-    """A clock that moves by the same amount each time it is looked at."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._now = 0.0
-
-    def __call__(self) -> float:
-        self._now += self._seconds
-        return self._now
 
 
 def fail_at(step: int, error: Exception) -> Callable[[int], None]:
@@ -122,8 +110,8 @@ class TestReports:
 
         train(job(tmp_path, epochs=20), NumpyBackend(), listener, clock=Ticking(0.001))
 
-        assert len(listener.reports) == 1
-        assert len(listener.series("loss")) == 20
+        # One before the final checkpoint, which must not be ahead of its series, and one with the test part.
+        assert [len(report.points) for report in listener.reports] == [20 * 6, 2]
 
     def test_progress_foretells_the_rest_from_the_speed(self, tmp_path: Path) -> None:
         listener = Listener()
@@ -176,8 +164,9 @@ class TestStopping:
         train(job(tmp_path, epochs=4), NumpyBackend(), quick, clock=Ticking(0.001))
         train(job(tmp_path, epochs=4), NumpyBackend(), slow, clock=Ticking(2.0))
 
-        # With steps of two seconds each step has its own; 4 epochs of 6 steps, 4 validations, 1 test.
-        assert slow.safe_points == 29
+        # With steps of two seconds each step has its own; 4 epochs of 6 steps, 4 validations, 1 test; at the end the
+        # probe, and the report on validation and test.
+        assert slow.safe_points == 32
         assert quick.safe_points < slow.safe_points
 
 
@@ -251,14 +240,6 @@ class TestNotices:
 
         assert listener.notices["rows_dropped"].startswith("6 rows with gaps were left out")
 
-    def test_more_devices_than_one_are_not_used_in_silence(self, tmp_path: Path) -> None:
-        listener = Listener()
-        cards = [Device(id=f"GPU-{place}", kind="simulated", name="Card") for place in range(2)]
-
-        train(job(tmp_path).model_copy(update={"devices": cards}), NumpyBackend(), listener)
-
-        assert listener.notices["single_device"] == "The job holds 2 devices and trains on the first of them."
-
     def test_rare_class_is_named(self, tmp_path: Path) -> None:
         path = tmp_path / "table.csv"
         labels = ["a"] * 56 + ["b"] * 3 + ["c"]
@@ -279,7 +260,10 @@ class TestArtifacts:
         assert {name: (media, kind) for name, (_, media, kind) in listener.artifacts.items()} == {
             "model.safetensors": ("application/octet-stream", "model"),
             "model.json": ("application/json", "model"),
+            "probe.safetensors": ("application/octet-stream", "model"),
             "split.safetensors": ("application/octet-stream", "report"),
+            "evaluation.json": ("application/json", "report"),
+            "environment.json": ("application/json", "environment"),
         }
         for path, _, _ in listener.artifacts.values():
             assert path.is_file()
@@ -294,6 +278,60 @@ class TestArtifacts:
         assert {name: len(numbers) for name, numbers in rows.items()} == {"train": 90, "validation": 30, "test": 30}
         # The header is row 1, so the 150 rows are 2 to 151.
         assert sorted(np.concatenate(list(rows.values())).tolist()) == list(range(2, 152))
+
+
+class TestClosing:
+    @pytest.mark.parametrize("stop_at", [None, 3])
+    def test_session_is_closed_at_every_end(self, tmp_path: Path, stop_at: int | None) -> None:
+        backend = NumpyBackend()
+
+        train(job(tmp_path), backend, Listener(stop_at=stop_at))
+
+        assert backend.closed == 1
+
+    def test_session_is_closed_after_an_error(self, tmp_path: Path) -> None:
+        backend = NumpyBackend(fail_at(3, ZeroDivisionError()))
+
+        with pytest.raises(ZeroDivisionError):
+            train(job(tmp_path), backend, NullContext())
+
+        assert backend.closed == 1
+
+
+class TestEndingEarly:
+    def test_progress_is_complete_when_early_stopping_ends_it(self, tmp_path: Path) -> None:
+        listener = Listener()
+
+        train(job(tmp_path, epochs=50, learning_rate=1e-30, early_stopping={"patience": 2}), NumpyBackend(), listener)
+
+        last = listener.reports[-1].progress
+        assert (last.epoch, last.epochs, last.step, last.fraction) == (3, 50, 18, 1.0)
+
+
+class TestBatchNorm:
+    """Case C49: a last batch of one row joins the batch before it; a batch of one has no variance."""
+
+    @pytest.mark.parametrize("framework", ["numpy", "torch", "tensorflow"])
+    @pytest.mark.parametrize(("batch_size", "steps"), [(16, 1), (4, 4), (64, 1), (8, 2), (5, 4)])
+    def test_every_row_is_used_and_no_batch_has_one(
+        self, tmp_path: Path, framework: str, batch_size: int, steps: int
+    ) -> None:
+        assignment = csv_job(
+            tmp_path,
+            Path(__file__).parents[1] / "data" / "seventeen_rows.csv",
+            {"target": "label", "split": {"validation": 0.0, "test": 0.0}},
+            "torch" if framework == "numpy" else framework,
+            model={"type": "mlp", "hidden": [8], "batch_norm": True},
+            hyperparameters={"epochs": 3, "batch_size": batch_size},
+        )
+        backend = NumpyBackend() if framework == "numpy" else ready(load_backend(framework), assignment)
+        listener, lines = Listener(), list[str]()
+
+        train(assignment, backend, listener, say=lines.append)
+
+        assert [report.progress.steps for report in listener.reports][-1] == 3 * steps
+        assert all(math.isfinite(value) for value in listener.series("loss"))
+        assert "17 rows for training, 0 for validation, 0 for the test." in lines[0]
 
 
 class TestAnyFramework:

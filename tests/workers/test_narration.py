@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from tests.workers.backends.fake import NumpyBackend
-from tests.workers.training_jobs import Listener, builtin_job
+from tests.workers.training_jobs import Listener, builtin_job, going_on
 from workers.backends.base import Prepared
 from workers.context import NullContext
 from workers.loop import train
@@ -67,7 +67,8 @@ class TestTraining:
         assert re.match(f"epoch 1/3: {shape}", lines[3])
         assert re.match(f"epoch 3/3: {shape}", lines[4])
         assert re.fullmatch(r"test part: test_loss [\d.]+, test_accuracy [\d.]+", lines[5])
-        assert lines[6] == "Finished after 0.0 s; files: model.safetensors, model.json, split.safetensors."
+        files = "model.safetensors, model.json, probe.safetensors, split.safetensors, evaluation.json, environment.json"
+        assert lines[6] == f"Finished after 0.0 s; files: {files}."
         assert len(lines) == 7
 
     def test_says_nothing_of_a_test_part_that_is_not_there(self, tmp_path: Path) -> None:
@@ -75,6 +76,29 @@ class TestTraining:
 
     def test_tells_a_stop_and_where(self, tmp_path: Path) -> None:
         assert log_of(job(tmp_path), Listener(stop_at=2))[-1] == "Stopped as asked, in epoch 1 after step 1 of 18."
+
+    def test_tells_where_it_goes_on(self, tmp_path: Path) -> None:
+        begun, listener = job(tmp_path / "first"), Listener(stop_at=2)
+        (tmp_path / "first").mkdir()
+        log_of(begun, listener)
+
+        lines = log_of(going_on(begun, listener, tmp_path / "second"))
+
+        assert lines[3] == "Going on from the checkpoint of step 1, 0 epochs complete."
+
+    def test_tells_why_it_stopped_early_and_which_epoch_was_the_best(self, tmp_path: Path) -> None:
+        # A learning rate of nothing: no epoch after the first is better.
+        lines = log_of(job(tmp_path, learning_rate=1e-30, early_stopping={"patience": 1}))
+
+        assert next(line for line in lines if "Early" in line).startswith(
+            "Early stopping: val_loss was best in epoch 1:"
+        )
+
+    def test_a_value_that_never_was_a_number_has_no_best(self) -> None:
+        lines: list[str] = []
+        Narrator(lines.append, Watch()).stopped_early("val_auc", None)
+
+        assert lines == ["Early stopping: val_auc never was a number."]
 
 
 class TestDistance:

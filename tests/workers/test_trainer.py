@@ -105,7 +105,7 @@ class Stage:
 
 
 def train_nothing(_job: Assignment, _backend: Backend, context: Context) -> Done:
-    return Done(metrics={}, stopped="stop" if context.stop_requested() else None)
+    return Done(metrics={}, stopped="stop" if context.stop_reason() else None)
 
 
 @pytest.fixture

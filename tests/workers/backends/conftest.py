@@ -11,6 +11,7 @@ never meet this, since each has one framework.
 import pytest
 import torch._dynamo  # noqa: F401 - see above
 
+from tests.workers.backends.conformance import MAKERS, Create
 from tests.workers.backends.sessions import CPU
 from workers.backends.base import load_backend
 
@@ -19,3 +20,9 @@ from workers.backends.base import load_backend
 def prepared() -> None:
     for framework in ("torch", "tensorflow"):
         load_backend(framework).prepare([CPU], 1)
+
+
+@pytest.fixture(params=sorted(MAKERS))
+def create(request: pytest.FixtureRequest) -> Create:
+    """A maker of each backend in turn."""
+    return MAKERS[request.param]

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.spec.job import LossName
-from app.spec.layers import ActivationLayer, ActivationName, DenseLayer, DropoutLayer, Layer
-from app.spec.training import Adam, Constant, Cosine, Sgd
+from app.spec.layers import ActivationLayer, ActivationName, BatchNormLayer, DenseLayer, DropoutLayer, Layer
+from app.spec.training import Adam, Constant, Optimizer, Schedule
 from workers.backends.base import Backend, DType, Program, Session, Steps
 from workers.backends.initial import Weights, draw_weights
 from workers.backends.schedules import learning_rates
 from workers.data.arrays import Arrays
-from workers.data.metrics import Task, no_sums
+from workers.data.metrics import Task, evaluate, no_sums
 from workers.data.order import epoch_plan
 from workers.data.split import PartName
 from workers.protocol import Device
@@ -24,9 +24,14 @@ ROWS = 77
 """With batches of 16 the last one has 13 rows."""
 
 
-def layers(loss: LossName, rate: float = 0.0, activation: ActivationName = "tanh") -> list[Layer]:
-    """Return two hidden layers with dropout after the first, and the outputs that the loss needs."""
-    hidden: list[Layer] = [DenseLayer("dense_1", 12), ActivationLayer("activation_1", activation)]
+def layers(
+    loss: LossName, rate: float = 0.0, activation: ActivationName = "tanh", *, batch_norm: bool = False
+) -> list[Layer]:
+    """Return two hidden layers, batch norm and dropout in the first, and the outputs that the loss needs."""
+    hidden: list[Layer] = [DenseLayer("dense_1", 12, use_bias=not batch_norm)]
+    if batch_norm:
+        hidden.append(BatchNormLayer("batch_norm_1"))
+    hidden.append(ActivationLayer("activation_1", activation))
     if rate:
         hidden.append(DropoutLayer("dropout_1", rate))
     hidden += [DenseLayer("dense_2", 8), ActivationLayer("activation_2", activation)]
@@ -47,8 +52,8 @@ class Recipe:
     """One small training. `chunk`: how many steps go into a call of `run`; None: a whole epoch's."""
 
     loss: LossName = "cross_entropy"
-    optimizer: Sgd | Adam = Adam(name="adam")  # noqa: RUF009 - frozen
-    schedule: Constant | Cosine = Constant(name="constant")  # noqa: RUF009 - frozen
+    optimizer: Optimizer = Adam(name="adam")  # noqa: RUF009 - frozen
+    schedule: Schedule = Constant(name="constant")  # noqa: RUF009 - frozen
     rate: float = 0.01
     dropout: float = 0.0
     l1: float = 0.0
@@ -59,6 +64,10 @@ class Recipe:
     dtype: DType = "float32"
     activation: ActivationName = "tanh"
     chunk: int | None = None
+    batch_norm: bool = False
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    class_weights: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,9 +85,10 @@ def open_session(backend: Backend, recipe: Recipe, mask_seed: int | None = None)
     `mask_seed`: a seed for the dropout masks other than that of the weights.
     """
     backend.prepare([CPU], 1)
-    model = layers(recipe.loss, recipe.dropout, recipe.activation)
+    model = layers(recipe.loss, recipe.dropout, recipe.activation, batch_norm=recipe.batch_norm)
     program = Program(
         layers=tuple(model),
+        input_shape=(FEATURES,),
         loss=recipe.loss,
         optimizer=recipe.optimizer,
         batch_size=recipe.batch,
@@ -86,13 +96,16 @@ def open_session(backend: Backend, recipe: Recipe, mask_seed: int | None = None)
         l2=recipe.l2,
         seed=recipe.seed if mask_seed is None else mask_seed,
         dtype=recipe.dtype,
+        clip_norm=recipe.clip_norm,
+        clip_value=recipe.clip_value,
+        class_weights=recipe.class_weights,
     )
     parts: dict[PartName, Arrays] = {
         "train": arrays(recipe.loss, ROWS, 0, recipe.dtype),
         "validation": arrays(recipe.loss, 30, 1, recipe.dtype),
         "test": arrays(recipe.loss, 0, 2, recipe.dtype),
     }
-    return backend.open(program, draw_weights(model, FEATURES, recipe.seed), parts)
+    return backend.open(program, draw_weights(model, (FEATURES,), recipe.seed), parts)
 
 
 def train(backend: Backend, recipe: Recipe) -> Result:
@@ -100,15 +113,16 @@ def train(backend: Backend, recipe: Recipe) -> Result:
     task: Task = "classification" if recipe.loss == "cross_entropy" else "regression"
     total = recipe.epochs * -(-ROWS // recipe.batch)
     losses: list[tuple[float, float]] = []
+    validation = arrays(recipe.loss, 30, 1, recipe.dtype)
     step = 0
     for epoch in range(1, recipe.epochs + 1):
         sums = no_sums(task)
         for rows in _chunks(recipe, epoch):
-            rates = learning_rates(recipe.schedule, recipe.rate, total, step, len(rows))
+            rates = learning_rates(recipe.schedule, recipe.rate, total, step, len(rows), total // recipe.epochs)
             sums = session.run(Steps(rows=rows, rates=rates, first=step), sums)
             step += len(rows)
-        seen = session.evaluate("validation", 0, 30, no_sums(task))
-        losses.append((float(sums[0]) / ROWS, float(seen[0]) / 30))
+        seen = evaluate(session.outputs("validation", 0, 30), validation.y, task, [], 1.0, recipe.loss)
+        losses.append((float(sums[0]) / ROWS, seen["loss"]))
     train_losses, validation_losses = np.array(losses).T
     return Result(train_losses, validation_losses, session.weights())
 

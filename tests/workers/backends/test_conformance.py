@@ -2,38 +2,19 @@
 
 import dataclasses
 import importlib
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from app.spec.training import Adam, Sgd
-from tests.workers.backends import fake
-from tests.workers.backends.sessions import CPU, FEATURES, ROWS, Recipe, arrays, layers, open_session, train
-from workers.backends.base import Backend, Program, Steps, load_backend
+from tests.workers.backends.conformance import Create, steps
+from tests.workers.backends.sessions import CPU, FEATURES, Recipe, arrays, layers, open_session, train
+from workers.backends.base import Program, load_backend
 from workers.backends.initial import draw_weights
 from workers.data.arrays import Arrays
 from workers.data.metrics import no_sums
 from workers.protocol import Device
-
-Create = Callable[[], Backend]
-
-MAKERS: dict[str, Create] = {
-    "torch": lambda: load_backend("torch"),
-    "tensorflow": lambda: load_backend("tensorflow"),
-    "numpy": fake.create,
-}
-
-
-@pytest.fixture(params=sorted(MAKERS))
-def create(request: pytest.FixtureRequest) -> Create:
-    return MAKERS[request.param]
-
-
-def steps(count: int, first: int = 0, batch: int = 16) -> Steps:
-    rows = np.random.default_rng(first).integers(0, ROWS, (count, batch))
-    return Steps(rows=rows, rates=np.full(count, 0.01), first=first)
 
 
 class TestPrepare:
@@ -56,7 +37,7 @@ class TestWeights:
     def test_are_those_that_came_in(self, create: Create) -> None:
         session = open_session(create(), Recipe())
 
-        drawn = draw_weights(layers("cross_entropy"), FEATURES, 3)
+        drawn = draw_weights(layers("cross_entropy"), (FEATURES,), 3)
         given = session.weights()
         assert list(given) == list(drawn)
         for name, value in given.items():
@@ -80,7 +61,7 @@ class TestWeights:
 
         first.run(steps(3), no_sums("classification"))
 
-        drawn = draw_weights(layers("cross_entropy"), FEATURES, 3)
+        drawn = draw_weights(layers("cross_entropy"), (FEATURES,), 3)
         assert second.weights()["output.kernel"].tolist() == drawn["output.kernel"].astype(np.float32).tolist()
 
 
@@ -196,45 +177,16 @@ class TestOverflow:
         table = arrays("mse")
         huge = Arrays(x=table.x * np.float32(1e10), y=table.y.astype(np.float32) * np.float32(1e17))
         model = layers("mse", activation="relu")
-        program = Program(layers=tuple(model), loss="mse", optimizer=Adam(name="adam"), batch_size=16)
+        program = Program(
+            layers=tuple(model), input_shape=(FEATURES,), loss="mse", optimizer=Adam(name="adam"), batch_size=16
+        )
         backend = load_backend(framework)
         backend.prepare([CPU], 1)
-        session = backend.open(program, draw_weights(model, FEATURES, 3), {"train": huge})
+        session = backend.open(program, draw_weights(model, (FEATURES,), 3), {"train": huge})
 
         sums = session.run(steps(3), no_sums("regression"))
 
         assert not np.isfinite(sums[0])
-
-
-class TestEvaluate:
-    def test_blocks_add_up_to_the_whole(self, create: Create) -> None:
-        session = open_session(create(), Recipe(dtype="float64"))
-
-        whole = session.evaluate("validation", 0, 30, no_sums("classification"))
-        sums = no_sums("classification")
-        for start in range(0, 30, 7):
-            sums = session.evaluate("validation", start, min(start + 7, 30), sums)
-
-        assert_allclose(sums, whole, rtol=1e-12)
-        assert sums[1] == whole[1]
-
-    def test_neither_drops_nor_learns(self, create: Create) -> None:
-        session = open_session(create(), Recipe(dropout=0.5))
-        before = session.weights()
-
-        first = session.evaluate("validation", 0, 30, no_sums("classification"))
-        again = session.evaluate("validation", 0, 30, no_sums("classification"))
-
-        assert first.tolist() == again.tolist()
-        assert session.weights()["output.kernel"].tobytes() == before["output.kernel"].tobytes()
-
-    def test_regression_sums_are_loss_distance_and_square(self, create: Create) -> None:
-        session = open_session(create(), Recipe(loss="mae", dtype="float64"))
-
-        loss, distance, square = session.evaluate("validation", 0, 30, no_sums("regression"))
-
-        assert loss == pytest.approx(distance, rel=1e-12)
-        assert distance**2 / 30 < square  # Cauchy and Schwarz, strict for errors that differ
 
 
 class TestCauseOf:

@@ -9,7 +9,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from app.spec.layers import ActivationLayer, DenseLayer, DropoutLayer, Layer
+from app.spec.layers import (
+    ActivationLayer,
+    Conv2dLayer,
+    DenseLayer,
+    DropoutLayer,
+    Layer,
+    ParallelLayer,
+    ResidualLayer,
+)
 from workers.backends.hashing import dropouts, kept, mix, places, scramble, step_keys, threshold
 from workers.backends.tensorflow import dropout as tensorflow_dropout
 from workers.backends.tensorflow.framework import tf
@@ -129,4 +137,21 @@ class TestDropouts:
         first, second = DropoutLayer("dropout_1", 0.1), DropoutLayer("dropout_2", 0.2)
         layers: list[Layer] = [first, DenseLayer("dense_1", 9), ActivationLayer("activation_1", "relu"), second]
 
-        assert dropouts(layers, 4) == [(first, 4), (second, 9)]
+        assert dropouts(layers, (4,)) == [(first, 4), (second, 9)]
+
+    def test_goes_depth_first_and_counts_the_flattened_row(self) -> None:
+        one, two, three, four = (DropoutLayer(f"dropout_{number}", 0.1) for number in range(1, 5))
+        layers: list[Layer] = [
+            ResidualLayer(
+                "residual_1",
+                (Conv2dLayer("conv2d_1", 5, (3, 3), (2, 2)), ParallelLayer("parallel_1", ((one,), (two,)), "add")),
+                (three, Conv2dLayer("conv2d_2", 5, (1, 1), (2, 2))),
+            ),
+            four,
+        ]
+
+        # 7 x 6 with strides of 2 is 4 x 3, with five channels; the shortcut still has 7 x 6 with three.
+        assert dropouts(layers, (7, 6, 3)) == [(one, 60), (two, 60), (three, 126), (four, 60)]
+
+    def test_one_table_serves_every_width(self) -> None:
+        assert places(4, 12).ravel()[:20].tolist() == places(4, 5).ravel().tolist()

@@ -22,6 +22,7 @@ X = np.concatenate([np.linspace(-30, 30, 241), [-1e-8, 1e-8, 0.0]])
 FORMULAS: dict[str, Callable[[float], float]] = {
     "linear": lambda x: x,
     "relu": lambda x: max(x, 0.0),
+    "leaky_relu": lambda x: x if x > 0 else 0.01 * x,
     "tanh": math.tanh,
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "elu": lambda x: x if x > 0 else math.expm1(x),

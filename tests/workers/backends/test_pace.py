@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.backends.pace import TARGET_S, Pace, Speed
+from workers.backends.pace import TARGET_S, Pace, Speed, WritePace
 
 
 def chunks_until_settled(seconds_per_step: float) -> list[int]:
@@ -84,3 +84,36 @@ class TestSpeed:
 
         assert speed.rows_per_s == 640.0
         assert speed.seconds_for(40) == pytest.approx(2.0)
+
+
+class TestWritePace:
+    def test_first_is_due_after_a_second(self) -> None:
+        pace = WritePace(100.0)
+
+        assert not pace.due(100.9)
+        assert pace.due(101.0)
+
+    def test_next_is_due_five_seconds_later_when_it_costs_nothing(self) -> None:
+        pace = WritePace(0.0)
+        pace.wrote(1.0, 1.0)
+
+        assert not pace.due(5.9)
+        assert pace.due(6.0)
+
+    @pytest.mark.parametrize("cost", [0.5, 3.0, 60.0])
+    def test_all_of_them_cost_two_in_a_hundred(self, cost: float) -> None:
+        pace, now, spent = WritePace(0.0), 0.0, 0.0
+        while now < 100_000:
+            now += 1.0
+            if pace.due(now):
+                pace.wrote(now, now + cost)
+                now, spent = now + cost, spent + cost
+
+        assert spent / now <= 0.02
+
+    def test_a_long_job_loses_about_a_hundredth(self) -> None:
+        pace = WritePace(0.0)
+        pace.wrote(9_999.0, 10_000.0)
+
+        assert not pace.due(10_099.0)
+        assert pace.due(10_100.0)

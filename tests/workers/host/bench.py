@@ -11,8 +11,8 @@ from tests.jobs.placing import Scene
 from tests.workers.fake_launcher import FakeLauncher, FakeRun
 from tests.workers.outage import BreakableDatabase
 from tests.workers.supervisor.bench import started
+from workers.equipment import Equipment
 from workers.host import Host, Rhythm
-from workers.supervisor import Equipment
 
 RHYTHM = Rhythm(heartbeat_s=5, lease_s=60, margin_s=10)
 SURVIVES_NS = 50_000_000_000

@@ -66,6 +66,11 @@ class TestTrainerEnvironment:
             "LD_LIBRARY_PATH",
         }
 
+    def test_where_a_test_wants_it_killed_a_trainer_is_told_and_otherwise_not(self) -> None:
+        wanted = {"TRAINSHED_FAULT_POINT": "checkpoint.begin:2"}
+        assert trainer_environment([], 1, Path("/w"), BASE | wanted)["TRAINSHED_FAULT_POINT"] == "checkpoint.begin:2"
+        assert "TRAINSHED_FAULT_POINT" not in trainer_environment([], 1, Path("/w"), BASE)
+
     def test_text_is_utf8_whatever_the_language(self) -> None:
         assert trainer_environment([], 1, Path("/w"), {"LANG": "en_US.ISO-8859-1"})["PYTHONUTF8"] == "1"
 

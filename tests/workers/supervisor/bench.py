@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from app.broker import Bell
-from app.jobs import attempts, journal
+from app.jobs import claims, journal
 from app.jobs.models import Attempt, Job
 from app.jobs.states import JobState
 from app.storage import LocalStorage
@@ -16,8 +16,10 @@ from tests.fakes import FakeClock
 from tests.jobs.placing import TIMES, Scene
 from tests.workers.fake_launcher import PID, FakeLauncher, FakeRun
 from tests.workers.outage import BreakableDatabase
+from workers.equipment import Equipment
+from workers.exports import ExportedFile
 from workers.protocol import Artifact, Done, Point, Progress, Report, Started
-from workers.supervisor import Equipment, Supervisor
+from workers.supervisor import Supervisor
 
 INSTANCE = "instance-1"
 UNTIL_NS = 50_000_000_000
@@ -60,10 +62,10 @@ class Bench:
     ended: list[Supervisor] = field(default_factory=list)
     begun: list[Supervisor] = field(default_factory=list)
 
-    def claim(self) -> attempts.Claim:
+    def claim(self) -> claims.Claim:
         placed = self.scene.place()[0]
         with self.database.write() as session:
-            claim = attempts.claim(
+            claim = claims.claim(
                 session,
                 self.scene.worker_id,
                 INSTANCE,
@@ -75,7 +77,7 @@ class Bench:
         assert claim is not None
         return claim
 
-    def begin(self, claim: attempts.Claim | None = None, *, until_ns: int = UNTIL_NS, **equipment: Any) -> Supervisor:
+    def begin(self, claim: claims.Claim | None = None, *, until_ns: int = UNTIL_NS, **equipment: Any) -> Supervisor:
         supervisor = Supervisor(
             claim or self.claim(),
             replace(self.equipment, **equipment),
@@ -86,7 +88,7 @@ class Bench:
         supervisor.start()
         return supervisor
 
-    def run(self, claim: attempts.Claim | None = None, **equipment: Any) -> tuple[Supervisor, FakeRun]:
+    def run(self, claim: claims.Claim | None = None, **equipment: Any) -> tuple[Supervisor, FakeRun]:
         """A supervisor whose trainer is up and known to the database."""
         supervisor = self.begin(claim, **equipment)
         run = self.launcher.next_run()
@@ -132,6 +134,11 @@ class Bench:
 Begin = Callable[..., Supervisor]
 
 
+def no_files(*_: object, **__: object) -> list[ExportedFile]:
+    """An export that makes nothing: these trainers leave no real model."""
+    return []
+
+
 def make_equipment(database: BreakableDatabase, clock: FakeClock, launcher: FakeLauncher, folder: Path) -> Equipment:
     return Equipment(
         database=database,
@@ -146,4 +153,5 @@ def make_equipment(database: BreakableDatabase, clock: FakeClock, launcher: Fake
         max_log_bytes=1_000_000,
         environment={"PATH": "/usr/bin", "TRAINSHED_DATABASE_URL": "secret"},
         proof_s=0.2,
+        export=no_files,
     )

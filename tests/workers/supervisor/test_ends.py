@@ -94,6 +94,18 @@ class TestSuccess:
         bench.succeed(run)
         bench.wait(supervisor)
 
+    def test_devices_are_held_for_as_long_as_the_process_lives_whatever_it_says(self, bench: Bench) -> None:
+        # C21 of the collected failure cases: a framework gives memory back when its process ends, not before.
+        supervisor, run = bench.run()
+        bench.leave_file(run, "model.safetensors", b"weights")
+        run.says(model("model.safetensors"), Done(metrics={}))
+        run.prints(b"on its way out\n")
+        eventually(lambda: bench.lines() == ["on its way out"])
+        assert (leases(bench), bench.state) == (1, JobState.RUNNING)
+        run.end(code=0)
+        bench.wait(supervisor)
+        assert (leases(bench), bench.state) == (0, JobState.SUCCEEDED)
+
     def test_devices_are_free_while_files_are_stored(self, bench: Bench, tmp_path: Path) -> None:
         seen: list[tuple[int, str | None]] = []
 
