@@ -3,21 +3,27 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.jobs.attempts import Claim, ClaimedDevice
+from app.jobs.claims import Claim, ClaimedDevice
 from app.storage import Storage
+from workers.beginning import Beginning
 from workers.protocol import Assignment, DataSource, Device
+
+
+def work_folder(run_dir: Path, job_id: str, attempt: int) -> Path:
+    """Where an attempt's own files lie while it runs."""
+    return run_dir / "work" / f"{job_id}-{attempt}"
 
 
 def make_work_dir(run_dir: Path, job_id: str, attempt: int) -> Path:
     """A new, empty directory that only this user can enter."""
-    folder = run_dir / "work" / f"{job_id}-{attempt}"
+    folder = work_folder(run_dir, job_id, attempt)
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700)
     return folder
 
 
-def make_assignment(claim: Claim, work_dir: Path, storage: Storage) -> Assignment:
-    """Fetch the data and write down what to train, on what.
+def make_assignment(claim: Claim, work_dir: Path, storage: Storage, beginning: Beginning) -> Assignment:
+    """Fetch the data and write down what to train, on what, from where on.
 
     Raises:
         OSError: the data could not be fetched.
@@ -31,6 +37,8 @@ def make_assignment(claim: Claim, work_dir: Path, storage: Storage) -> Assignmen
         threads=threads_of(claim.devices),
         work_dir=str(work_dir),
         seed=claim.spec.hyperparameters.seed,
+        resume=_text(beginning.resume),
+        initialize=_text(beginning.initialize),
     )
 
 
@@ -42,9 +50,14 @@ def threads_of(devices: Sequence[ClaimedDevice]) -> int:
 def _fetch(claim: Claim, work_dir: Path, storage: Storage) -> DataSource:
     if claim.dataset_key is None:
         return DataSource(builtin=claim.builtin)
-    path = work_dir / "table.csv"
+    # The name says what is in it, for whoever looks at the folder; the trainer goes by the format.
+    path = work_dir / f"table.{claim.dataset_format or 'csv'}"
     storage.get(claim.dataset_key, path)
-    return DataSource(path=str(path))
+    return DataSource(path=str(path), format=claim.dataset_format)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _device(device: ClaimedDevice) -> Device:

@@ -7,6 +7,7 @@ attempts instead of waiting for tasks as long as jobs.
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import sys
@@ -20,12 +21,15 @@ from celery.exceptions import SecurityWarning, WorkerShutdown
 from celery.worker import state as celery_state
 
 from app import __version__
-from app.broker import WAKE_TASK, Bell, celery_app, queue_of
+from app.broker import CHANNEL_TASKS, WAKE_TASK, Bell, Listener, celery_app, queue_of
 from app.clock import SystemClock
 from app.db import Database
 from app.fleet.registry import WorkerFacts
 from app.settings import InvalidSettings, Settings
 from app.storage import open_storage
+from workers.equipment import Equipment
+from workers.export_tasks import Exports
+from workers.exports import run as run_export
 from workers.host import Host, Rhythm
 from workers.host_lock import HostLock
 from workers.identity import boot_id, host_id
@@ -33,7 +37,10 @@ from workers.interpreters import Interpreter, find_interpreters
 from workers.inventory import InventoryChoice, choose_inventory
 from workers.inventory.cores import usable_cores
 from workers.launch import ColdLauncher
-from workers.supervisor import Equipment
+from workers.model_store import ModelStore
+from workers.predictions import ModelTasks
+from workers.predictor_handle import Predictor
+from workers.task_taker import Tools
 
 log = structlog.get_logger("worker")
 
@@ -60,8 +67,13 @@ def main(settings: Settings) -> None:
     database = Database(settings.effective_database_url, synchronous=settings.sqlite_synchronous)
     try:
         bell.start()
-        host = build_host(settings, database, bell, on_deposed=lambda: os.kill(os.getpid(), signal.SIGTERM))
-        code = run(celery_app(settings.broker_url), host, settings.log_level)
+        host, tasks = build_worker(settings, database, bell, on_deposed=lambda: os.kill(os.getpid(), signal.SIGTERM))
+        listener = Listener(settings.broker_url, [CHANNEL_TASKS], lambda _channel, kind: tasks.wake(kind), tasks.wake)
+        listener.start()
+        try:
+            code = run(celery_app(settings.broker_url), host, tasks, settings.log_level)
+        finally:
+            listener.stop()
     finally:
         bell.stop()
         database.dispose()
@@ -70,7 +82,9 @@ def main(settings: Settings) -> None:
         raise SystemExit(code)
 
 
-def build_host(settings: Settings, database: Database, bell: Bell, on_deposed: Callable[[], None]) -> Host:
+def build_worker(
+    settings: Settings, database: Database, bell: Bell, on_deposed: Callable[[], None]
+) -> tuple[Host, ModelTasks]:
     """Find out what this host is and has, and put its worker together; nothing is started."""
     identity = host_id(settings.host_id)
     interpreters = find_interpreters(settings.interpreters)
@@ -108,13 +122,30 @@ def build_host(settings: Settings, database: Database, bell: Bell, on_deposed: C
         environment=dict(os.environ),
     )
     rhythm = Rhythm(settings.heartbeat_s, settings.lease_s, settings.lease_margin_s)
-    return Host(facts, listing.devices, equipment, rhythm, on_deposed)
+    host = Host(facts, listing.devices, equipment, rhythm, on_deposed)
+    return host, build_tasks(equipment, facts.instance, settings.predict_slots)
 
 
-def run(app: Celery, host: Host, log_level: str) -> int:
+def build_tasks(equipment: Equipment, instance: str, slots: int) -> ModelTasks:
+    """What answers predictions and makes exports on this host; its files lie in the run folder."""
+    models = ModelStore(equipment.storage, equipment.run_dir / "models")
+    unfinished = equipment.run_dir / "exports"
+    shutil.rmtree(unfinished, ignore_errors=True)  # of an earlier start
+    exports = Exports(
+        database=equipment.database,
+        storage=equipment.storage,
+        models=models,
+        interpreters=equipment.interpreters,
+        folder=unfinished,
+        exporter=run_export,
+    )
+    return ModelTasks(Tools(equipment.database, equipment.bell, models, exports, Predictor, instance), slots)
+
+
+def run(app: Celery, host: Host, tasks: ModelTasks, log_level: str) -> int:
     """Run Celery's worker around the host; the exit code. The host is drained in any case."""
     register_wake(app, host)
-    app.steps["worker"].add(attempts_step(host))
+    app.steps["worker"].add(attempts_step(host, tasks))
     with_logging_left_alone = signals.setup_logging.connect(_keep_logging, weak=False)
     stop_claiming = signals.worker_shutting_down.connect(lambda **_: host.stop_claiming(), weak=False)
     try:
@@ -134,6 +165,7 @@ def run(app: Celery, host: Host, log_level: str) -> int:
     finally:
         signals.setup_logging.disconnect(with_logging_left_alone)
         signals.worker_shutting_down.disconnect(stop_claiming)
+        tasks.stop()
         host.stop()
 
 
@@ -145,7 +177,7 @@ def register_wake(app: Celery, host: Host) -> None:
         host.wake()
 
 
-def attempts_step(host: Host) -> type[bootsteps.StartStopStep]:
+def attempts_step(host: Host, tasks: ModelTasks) -> type[bootsteps.StartStopStep]:
     """A bootstep of Celery's worker that owns the host's attempts.
 
     It starts before Celery connects to the broker, so a host works without one; it learns its queue's name when the
@@ -160,12 +192,16 @@ def attempts_step(host: Host) -> type[bootsteps.StartStopStep]:
             while not host.registered.wait(_LOOK_S):
                 if celery_state.should_stop is not None or celery_state.should_terminate is not None:
                     raise WorkerShutdown(0)
+            tasks.start(str(host.worker_id))
             worker.app.amqp.queues.select([queue_of(str(host.worker_id))])
 
         def stop(self, _worker: Any) -> None:  # noqa: ANN401
+            # Before the host goes offline: what it gives back is then its own to give.
+            tasks.stop()
             host.stop()
 
         def terminate(self, _worker: Any) -> None:  # noqa: ANN401
+            tasks.stop()
             host.stop()
 
     return Attempts

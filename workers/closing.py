@@ -1,10 +1,10 @@
-"""The last writes of an attempt: devices free, files stored, the end in the database.
+"""The last writes of an attempt: devices free, checkpoints and files stored, the end in the database.
 
 The end must not be lost, so it is tried again for as long as the database is away; only a worker that has to leave
 gives up, and then the next start of the worker settles the attempt.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,12 @@ from app.db import Database, DatabaseDown
 from app.errors import Cause, TrainshedError
 from app.jobs import attempts
 from app.jobs.endings import Ending, end_attempt
+from app.jobs.metrics import Series, series
 from app.jobs.states import JobState
 from app.storage import Storage
+from workers.checkpoint_store import CheckpointStore
+from workers.exporting import POINTS
+from workers.exports import ExportFailed
 from workers.orders import Orders
 from workers.outcome import failed, reason_of
 from workers.protocol import Artifact
@@ -34,6 +38,10 @@ _LONGEST_PAUSE_S: Final = 5.0
 _TRIES_WITH_EVERYTHING: Final = 3
 
 
+More = Callable[[Mapping[str, Series]], list[Artifact]]
+"""Makes further files of a finished training, given its complete series."""
+
+
 @dataclass(frozen=True)
 class Closing:
     """Ends one attempt, in one of three ways; each blocks until it is written, was stale, or was abandoned."""
@@ -42,24 +50,35 @@ class Closing:
     bell: Bell
     storage: Storage
     recorder: Recorder
+    checkpoints: CheckpointStore
     orders: Orders
     key: tuple[str, int]
     device_ids: Sequence[str]
     quarantine: Callable[[Session, Sequence[str], str], None]
 
     def end(self, ending: Ending, files: Sequence[ArtifactFacts] = ()) -> JobState | None:
-        """Write the rest of the reports, the files and the end in one transaction."""
+        """Store the checkpoints that wait, then write the rest of the reports, the files and the end at once."""
         self.recorder.stop()
+        if self.checkpoints.has_work:
+            self._release("uploading")  # nobody is to wait for devices while files are stored
+        self._settle_checkpoints()
         state = self._write(lambda session: self._everything(session, ending, files))
         self._ring()
         return state
 
-    def end_with_files(self, ending: Ending, artifacts: Sequence[Artifact], work_dir: Path) -> None:
-        """Give the devices back, store the files, and only then call it a success."""
-        self._begin_upload()
+    def end_with_files(
+        self, ending: Ending, artifacts: Sequence[Artifact], work_dir: Path, more: More | None = None
+    ) -> None:
+        """Give the devices back, make the files that are asked for besides, store all, and only then call it a success.
+
+        Meanwhile the last checkpoints are stored, by their own thread.
+        """
+        self.recorder.stop()
         try:
-            files = store_artifacts(self.storage, artifacts, work_dir, *self.key)
-        except (UnusableArtifact, OSError) as error:
+            made = [] if more is None else self._make(more)
+            self._release("uploading")
+            files = store_artifacts(self.storage, [*artifacts, *made], work_dir, *self.key)
+        except (UnusableArtifact, ExportFailed, OSError) as error:
             log.warning("files_not_stored", job_id=self.key[0], exc_info=True)
             self.end(failed(Cause.ARTIFACT_UNREADABLE, reason_of(error)))
             return
@@ -72,6 +91,7 @@ class Closing:
         reason = ending.detail or "The device reported a fault."
         log.error("devices_quarantined", job_id=self.key[0], devices=list(self.device_ids), reason=reason)
         self.recorder.stop()
+        self._settle_checkpoints()
 
         def write(session: Session) -> JobState | None:
             self.quarantine(session, self.device_ids, reason)
@@ -80,24 +100,42 @@ class Closing:
         self._write(write)
         self._ring()
 
-    def _begin_upload(self) -> None:
-        """A courtesy, not a need: if it cannot be written now, the end writes all of it.
+    def _make(self, more: More) -> list[Artifact]:
+        """Make files that show the whole training: all that was reported must be in the database first."""
+        pause_s = _FIRST_PAUSE_S
+        while not self._release("exporting"):
+            if self.orders.wait_abandoned(pause_s):
+                return []
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        with self.database.read() as session:
+            found = series(session, self.key[0], None, POINTS)
+        return more(found)
 
-        The recorder has stopped by then, or a late report that the trainer runs could overwrite the phase.
+    def _settle_checkpoints(self) -> None:
+        self.checkpoints.finish()
+        self.recorder.stop()  # once more, for what was said about them
+
+    def _release(self, phase: str) -> bool:
+        """Write the rest of the reports and give the devices back; False when the database does not answer.
+
+        A courtesy, not a need: if it cannot be written now, the end writes all of it. The recorder has stopped by then,
+        or a late report that the trainer runs could overwrite the phase.
         """
-        self.recorder.stop()
         try:
             with self.database.write() as session:
                 self.recorder.write_rest(session)
                 attempts.free_devices(session, *self.key)
-                attempts.set_phase(session, *self.key, "uploading")
-        except (Fenced, DatabaseDown):
-            return
+                attempts.set_phase(session, *self.key, phase)
+        except Fenced:
+            return True
+        except DatabaseDown:
+            return False
         except Exception:
             log.exception("upload_not_announced", job_id=self.key[0])
-            return
+            return True
         self.recorder.rest_written()
         self._ring()
+        return True
 
     def _everything(self, session: Session, ending: Ending, files: Sequence[ArtifactFacts]) -> JobState | None:
         self.recorder.write_rest(session)

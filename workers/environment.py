@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from workers.fault_points import VARIABLE
 from workers.protocol import Device
 
 # What a trainer may know of the worker's environment: how to find programs and libraries, and how to write text.
@@ -25,6 +26,7 @@ ALLOWED: Final = frozenset(
         "PATH",
         "TMPDIR",
         "TZ",
+        VARIABLE,  # where a test wants a trainer to be killed; otherwise it is not set
     }
 )
 

@@ -19,11 +19,12 @@ from app.db import DatabaseDown
 from app.errors import TrainshedError
 from app.fleet import registry
 from app.fleet.registry import DeviceFacts, WorkerFacts
-from app.jobs import attempts
+from app.jobs import attempts, claims
 from app.jobs.states import StopRequest
+from workers.equipment import Equipment
 from workers.settle import Settler
 from workers.stopping import SECOND_NS, StopReason
-from workers.supervisor import Equipment, Supervisor
+from workers.supervisor import Supervisor
 
 log = structlog.get_logger("worker")
 
@@ -193,7 +194,7 @@ class Host:
         asked = self._equipment.clock.boot_ns()
         database = self._equipment.database
         with database.write() as session:
-            claim = attempts.claim(
+            claim = claims.claim(
                 session,
                 worker_id,
                 self._facts.instance,

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from app.broker import CHANNEL_JOURNAL, Bell
 from app.db import Database, DatabaseDown
 from app.jobs import attempts
+from app.jobs.resumption import Resumption
 from workers.spool import Batch, Spool
 
 log = structlog.get_logger("worker")
@@ -23,10 +24,11 @@ _TRIES_OF_ONE_BATCH: Final = 3
 
 @dataclass(frozen=True)
 class StartedFacts:
-    """The trainer is up: its process, and what it says that it runs on."""
+    """The trainer is up: its process, what it says that it runs on, and what it goes on from."""
 
     process: attempts.ProcessFacts
     facts: dict[str, Any]
+    resumed: Resumption | None = None
 
 
 class Fenced(Exception):
@@ -154,7 +156,9 @@ class Recorder:
 
     def _write_started(self, session: Session, started: StartedFacts, now: datetime) -> None:
         # False may also mean that an earlier try was written although its answer was lost: the journal's fence decides.
-        attempts.mark_running(session, self._job_id, self._attempt, started.process, started.facts, now)
+        attempts.mark_running(
+            session, self._job_id, self._attempt, started.process, started.facts, now, started.resumed
+        )
         self._require(attempts.record(session, self._job_id, self._attempt, [], None, None, now))
 
     def _write(self, session: Session, batch: Batch, now: datetime) -> None:

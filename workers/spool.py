@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import orjson
 
-from app.jobs.attempts import is_better
 from app.jobs.journal import Entry
+from app.jobs.resumption import is_better
 from app.series.nonfinite import to_json
 from workers.protocol import Progress, Report
 

@@ -5,29 +5,31 @@ Each attempt has a thread. What it does in the database while the trainer runs i
 
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import structlog
-from sqlalchemy.orm import Session
 
-from app.broker import Bell
-from app.clock import Clock
-from app.db import Database
 from app.errors import Cause, TrainshedError
-from app.jobs.attempts import Claim, ProcessFacts
+from app.jobs.attempts import ProcessFacts
+from app.jobs.claims import Claim
 from app.jobs.endings import Ending
-from app.storage import MissingObject, Storage
-from workers.assignments import make_assignment, make_work_dir
-from workers.closing import Closing
+from app.jobs.resumption import Resumption
+from app.storage import MissingObject
+from workers.assignments import make_assignment, make_work_dir, work_folder
+from workers.beginning import NothingToInitializeFrom, fetch_beginning, remove_left_overs, resumption_of
+from workers.checkpoint_store import CheckpointStore, Shelf
+from workers.closing import Closing, More
+from workers.equipment import Equipment
+from workers.exporting import make_exports
 from workers.launch import lock_names, trainer_environment
-from workers.launch_port import Busy, Ended, Launcher, LauncherGone, LaunchFailed, LaunchRequest, StartedEvent
+from workers.launch_port import Busy, Ended, LauncherGone, LaunchFailed, LaunchRequest, StartedEvent
 from workers.orders import Orders
 from workers.outcome import Watched, ending_of, failed, reason_of
-from workers.proof import PROOF_S, free_locks
-from workers.protocol import Assignment, Started
+from workers.proof import free_locks
+from workers.protocol import Artifact, Assignment, Started
 from workers.recorder import Recorder, StartedFacts
 from workers.spool import Spool
 from workers.stopping import SECOND_NS, StopReason
@@ -37,39 +39,7 @@ log = structlog.get_logger("worker")
 
 _LAUNCHES: Final = 3
 """How often a launch is tried when a lock is held: what held it is killed in between."""
-
-
 UNKILLABLE: Final = "A process of job {job_id} could not be killed and still holds the device; the host needs a look."
-
-
-def no_quarantine(session: Session, device_ids: Sequence[str], reason: str) -> None:
-    """For a host without a fleet, as in tests of a single attempt."""
-
-
-@dataclass(frozen=True)
-class Equipment:
-    """What every attempt of a host works with; times in seconds, sizes in bytes.
-
-    `quarantine` marks devices as unusable, in the transaction that ends an attempt whose processes cannot be killed.
-    """
-
-    database: Database
-    bell: Bell
-    storage: Storage
-    launcher: Launcher
-    clock: Clock
-    interpreters: Mapping[str, Path]
-    run_dir: Path
-    stop_grace_s: float
-    report_interval_s: float
-    max_log_bytes: int
-    environment: Mapping[str, str] = field(default_factory=dict)
-    quarantine: Callable[[Session, Sequence[str], str], None] = no_quarantine
-    proof_s: float = PROOF_S
-
-    @property
-    def lock_dir(self) -> Path:
-        return self.run_dir / "locks"
 
 
 class Supervisor:
@@ -99,6 +69,20 @@ class Supervisor:
             interval_s=equipment.report_interval_s,
             on_fenced=lambda: self._orders.ask_stop(StopReason.FENCED),
         )
+        self._checkpoints = CheckpointStore(
+            Shelf(
+                equipment.database,
+                equipment.bell,
+                equipment.storage,
+                self.key,
+                work_folder(equipment.run_dir, *self.key),
+                keep_periodic=claim.spec.hyperparameters.checkpoint_every_epochs is not None,
+            ),
+            self._orders,
+            say=self._spool.notice,
+            on_fenced=lambda: self._orders.ask_stop(StopReason.FENCED),
+        )
+        self._resumed: Resumption | None = None
         if claim.stop is not None:
             self._orders.ask_stop(StopReason(claim.stop.value))
         self._thread = threading.Thread(target=self._run, name=f"attempt-{claim.job_id}", daemon=True)
@@ -139,20 +123,16 @@ class Supervisor:
             self._free_locks()
             self._close(failed(Cause.WORKER_LOST, "The worker could not run the job; its own log says why."), None)
         finally:
+            self._checkpoints.finish()
             if work_dir is not None:
                 shutil.rmtree(work_dir, ignore_errors=True)
             self._orders.close()
             self._on_end(self)
 
     def _carry_out(self, work_dir: Path) -> None:
-        try:
-            assignment = make_assignment(self._claim, work_dir, self._equipment.storage)
-        except MissingObject as error:
-            self._close(failed(Cause.INVALID_DATA, str(error)), None)
-            return
-        except (OSError, TrainshedError) as error:
-            log.exception("data_not_fetched", job_id=self.key[0])
-            self._close(failed(Cause.WORKER_LOST, f"The data could not be fetched: {reason_of(error)}."), None)
+        assignment = self._prepare(work_dir)
+        if isinstance(assignment, Ending):
+            self._close(assignment, None)
             return
         watched = self._launch(assignment, work_dir)
         if isinstance(watched, Ending):
@@ -161,6 +141,22 @@ class Supervisor:
             self._close_watched(watched, work_dir)
         else:
             self._recorder.stop()
+
+    def _prepare(self, work_dir: Path) -> Assignment | Ending:
+        """Fetch what the trainer starts from: the data, and the checkpoint to go on from."""
+        claim, equipment = self._claim, self._equipment
+        try:
+            if claim.attempt > 1:
+                remove_left_overs(claim, equipment.database, equipment.storage)
+            beginning = fetch_beginning(claim, work_dir, equipment.storage, self._spool.notice)
+            assignment = make_assignment(claim, work_dir, equipment.storage, beginning)
+        except (MissingObject, NothingToInitializeFrom) as error:
+            return failed(Cause.INVALID_DATA, str(error))
+        except (OSError, TrainshedError) as error:
+            log.exception("data_not_fetched", job_id=self.key[0])
+            return failed(Cause.WORKER_LOST, f"The data could not be fetched: {reason_of(error)}.")
+        self._resumed = resumption_of(beginning, equipment.database)
+        return assignment
 
     def _launch(self, assignment: Assignment, work_dir: Path) -> Watched | Ending | None:
         """Run the trainer to its end; None when the attempt was abandoned on the way."""
@@ -197,13 +193,15 @@ class Supervisor:
                 grace_s=self._equipment.stop_grace_s,
                 deadline_ns=self._deadline_ns,
                 on_started=self._started,
+                on_checkpoint=self._checkpoints.offer,
             ).run()
         finally:
             running.close()
 
     def _started(self, process: StartedEvent, started: Started) -> None:
         facts = started.model_dump(exclude={"type", "pid", "pgid"})
-        self._recorder.started(StartedFacts(ProcessFacts(process.pid, process.pgid, str(process.start_time)), facts))
+        known = ProcessFacts(process.pid, process.pgid, str(process.start_time))
+        self._recorder.started(StartedFacts(known, facts, self._resumed))
 
     def _free_locks(self) -> bool:
         """Kill what is left on this attempt's job and devices, as long as the lease says that they are its own."""
@@ -232,11 +230,28 @@ class Supervisor:
         self._holds_devices = False
         closing = self._closing()
         if ending.succeeded and work_dir is not None and watched is not None:
-            closing.end_with_files(ending, watched.artifacts, work_dir)
+            closing.end_with_files(ending, watched.artifacts, work_dir, self._exports(watched.artifacts, work_dir))
         elif ending.cause is Cause.DEVICE_FAULT:
             closing.end_with_quarantine(ending)
         else:
             closing.end(ending)
+
+    def _exports(self, artifacts: Sequence[Artifact], work_dir: Path) -> More | None:
+        """What makes the files that the spec asks for; None when it asks for none."""
+        if not self._claim.spec.exports:
+            return None
+        return partial(
+            make_exports,
+            self._equipment.export,
+            self._claim.spec.exports,
+            artifacts,
+            work_dir,
+            self._equipment.interpreters,
+            self._wants_files,
+        )
+
+    def _wants_files(self) -> bool:
+        return not self._orders.abandoned and self._orders.stop not in (StopReason.CANCEL, StopReason.FENCED)
 
     def _closing(self) -> Closing:
         equipment = self._equipment
@@ -245,6 +260,7 @@ class Supervisor:
             bell=equipment.bell,
             storage=equipment.storage,
             recorder=self._recorder,
+            checkpoints=self._checkpoints,
             orders=self._orders,
             key=self.key,
             device_ids=[device.id for device in self._claim.devices],

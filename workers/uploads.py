@@ -51,16 +51,26 @@ def checked_path(artifact: Artifact, work_dir: Path) -> Path:
     """The artifact's file, which lies inside the work directory without any link on the way to it."""
     if not valid_name(artifact.name):
         raise UnusableArtifact(artifact.name, "has a name that is not allowed")
-    root = work_dir.resolve(strict=True)
-    path = root / artifact.path
     try:
-        if path.resolve(strict=True) != path or root not in path.parents:
+        path = inside(work_dir, artifact.path)
+        if path is None:
             raise UnusableArtifact(artifact.name, "is not inside the work directory, or is reached through a link")
         if not stat.S_ISREG(path.lstat().st_mode):
             raise UnusableArtifact(artifact.name, "is not a regular file")
     except (OSError, ValueError) as error:
         raise UnusableArtifact(artifact.name, "is not there") from error
     return path
+
+
+def inside(work_dir: Path, relative: str) -> Path | None:
+    """What lies at a path that a trainer named; None when that leads out of the work directory, or over a link.
+
+    Raises:
+        OSError, ValueError: there is nothing, or it is no path.
+    """
+    root = work_dir.resolve(strict=True)
+    path = root / relative
+    return path if path.resolve(strict=True) == path and root in path.parents else None
 
 
 def discard(storage: Storage, facts: Sequence[ArtifactFacts]) -> None:
@@ -79,12 +89,13 @@ def _store(storage: Storage, artifact: Artifact, path: Path, job_id: str, attemp
         kind=artifact.kind,
         media_type=artifact.media_type,
         size_bytes=path.stat().st_size,
-        digest=_digest(path),
+        digest=digest_of(path),
         storage_key=key,
     )
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

@@ -21,6 +21,7 @@ from workers.orders import Orders
 from workers.outcome import Watched
 from workers.protocol import (
     Artifact,
+    Checkpoint,
     Decoder,
     Done,
     Failed,
@@ -46,7 +47,8 @@ _LAST_WORDS_BYTES: Final = 16 * 1024 * 1024
 class Watch:
     """One attempt from the launch to the launcher's last event; runs in the thread that calls `run`.
 
-    `on_started` is called once, when both the launcher and the trainer have said that the trainer is up.
+    `on_started` is called once, when both the launcher and the trainer have said that the trainer is up,
+    `on_checkpoint` for each checkpoint that the trainer announces; neither may block.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Watch:
         grace_s: float,
         deadline_ns: int,
         on_started: Callable[[StartedEvent, Started], None],
+        on_checkpoint: Callable[[Checkpoint], None],
     ) -> None:
         self._running = running
         self._orders = orders
@@ -69,6 +72,7 @@ class Watch:
         self._leave_by_ns = _NEVER_NS
         self._lingered = False
         self._on_started = on_started
+        self._on_checkpoint = on_checkpoint
         self._steps = StopSteps(grace_s)
         self._until = 0
         self._decoder = Decoder()
@@ -165,6 +169,8 @@ class Watch:
                 self._spool.notice(message.code, message.message)
             case Artifact():
                 self._artifacts.append(message)
+            case Checkpoint():
+                self._on_checkpoint(message)
             case Started():
                 self._started = self._started or message
                 self._tell_started()

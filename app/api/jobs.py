@@ -1,8 +1,7 @@
-"""Jobs: submit, check, list, read, cancel."""
+"""Jobs: submit, check, list, read."""
 
-import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from anyio.to_thread import run_sync
 from fastapi import Request, Response
@@ -10,6 +9,7 @@ from fastapi import Request, Response
 from app.accounts.service import Role
 from app.api.bodies import decode, json_response
 from app.api.filters import IdempotencyKey, JobFilterDep, JobId
+from app.api.job_examples import job_examples
 from app.api.openapi import json_body, problems
 from app.api.paging import JobPage, list_response
 from app.api.routing import api_router, role
@@ -17,24 +17,29 @@ from app.api.services import PrincipalDep, Services, ServicesDep
 from app.api.submission import Order, check
 from app.api.submitter import Submitter
 from app.api.views import AttemptView, JobDetailView, JobView, ListView, ValidationView
-from app.broker import CHANNEL_JOURNAL, CHANNEL_WANTED
 from app.fleet.repository import HostView
 from app.jobs.repository import JobRow, active_ids, attempts_of, get_job, list_jobs
 from app.jobs.schemas import attempt_json, job_json
 from app.jobs.states import JobState
-from app.jobs.stops import request_cancel
 from app.scheduling.explain import Waiting, explain
 from app.scheduling.plan import WaitingJob
 from app.scheduling.queue import waiting_of
 from app.spec import summarise
-from app.spec.examples import EXAMPLES, UPLOADED
 
 router = api_router(prefix="/v1/jobs", tag="Jobs")
 
-# An example that needs an upload first would fail when it is tried out as it stands.
-_RUNNABLE = {name: spec for name, spec in EXAMPLES.items() if UPLOADED not in json.dumps(spec)}
-_BODY = json_body("JobSpec", {name: {"summary": name, "value": spec} for name, spec in _RUNNABLE.items()})
-_SPEC_CODES = ("malformed_json", "invalid_spec", "not_enabled", "insufficient_devices")
+_BODY = json_body("JobSpec", job_examples())
+SPEC_CODES: Final = ("malformed_json", "invalid_spec", "not_enabled", "insufficient_devices")
+CREATED: Final[dict[int | str, dict[str, Any]]] = {
+    201: {
+        "model": JobView,
+        "description": "The job, queued. A repeat with the same Idempotency-Key gets it again.",
+        "headers": {
+            "Location": {"schema": {"type": "string"}, "description": "The job's address."},
+            "Idempotency-Replayed": {"schema": {"type": "string"}, "description": "`true` on a repeat."},
+        },
+    },
+}
 
 
 @router.post(
@@ -42,25 +47,20 @@ _SPEC_CODES = ("malformed_json", "invalid_spec", "not_enabled", "insufficient_de
     status_code=201,
     summary="Submit a job",
     openapi_extra=_BODY,
-    responses={
-        201: {
-            "model": JobView,
-            "description": "The job, queued. A repeat with the same Idempotency-Key gets it again.",
-            "headers": {
-                "Location": {"schema": {"type": "string"}, "description": "The job's address."},
-                "Idempotency-Replayed": {"schema": {"type": "string"}, "description": "`true` on a repeat."},
-            },
-        },
-        **problems(*_SPEC_CODES, "idempotency_mismatch", "queue_full"),
-    },
+    responses={**CREATED, **problems(*SPEC_CODES, "idempotency_mismatch", "queue_full")},
 )
 async def create_job(request: Request, principal: PrincipalDep, idempotency_key: IdempotencyKey = None) -> Response:
     """Check the spec against its data and the fleet, and accept it; or name everything that is wrong with it.
 
     The answer comes when the job is in the database, whether or not Redis or a worker is there.
     """
+    return await answer_created(request, Order(principal, await request.body(), idempotency_key))
+
+
+async def answer_created(request: Request, order: Order) -> Response:
+    """201 and the job, which is in the database then."""
     submitter: Submitter = request.app.state.submitter
-    created = await submitter.create(Order(principal, await request.body(), idempotency_key))
+    created = await submitter.create(order)
     headers = {"Location": f"/v1/jobs/{created.job_id}"}
     if created.replayed:
         headers["Idempotency-Replayed"] = "true"
@@ -71,7 +71,7 @@ async def create_job(request: Request, principal: PrincipalDep, idempotency_key:
     "/validate",
     summary="Check a spec without submitting it",
     openapi_extra=_BODY | role(Role.VIEWER),
-    responses={200: {"model": ValidationView}, **problems(*_SPEC_CODES)},
+    responses={200: {"model": ValidationView}, **problems(*SPEC_CODES)},
 )
 async def validate_job(request: Request, services: ServicesDep, principal: PrincipalDep) -> Response:
     """The effective spec, layer shapes, parameters, rows, steps, a memory estimate, and what would happen now."""
@@ -123,26 +123,6 @@ def _explain(services: Services, project_id: str, job: WaitingJob, hosts: Sequen
     with services.database.read() as session:
         visible = active_ids(session, project_id)
     return explain(job, services.queue.get(), hosts, services.clock.now(), visible=visible)
-
-
-@router.post(
-    "/{job_id}/cancel",
-    summary="Cancel a job",
-    responses={
-        200: {"model": JobView, "description": "It is cancelled."},
-        202: {"model": JobView, "description": "It stops at its next safe point, and is certain to end `cancelled`."},
-        **problems("state_conflict"),
-    },
-)
-def cancel_job(job_id: JobId, services: ServicesDep, principal: PrincipalDep) -> Response:
-    """A waiting job is cancelled at once, an active one at its next safe point. Asking again is harmless."""
-    with services.database.write() as session:
-        outcome = request_cancel(session, principal.project_id, job_id, services.database.now(session))
-        done = outcome.done
-        job = get_job(session, principal.project_id, job_id)
-    services.bell.ring(CHANNEL_WANTED)
-    services.bell.ring(CHANNEL_JOURNAL, job_id)
-    return json_response(job_json(job), status=200 if done else 202)
 
 
 @router.get("/{job_id}/attempts", summary="List a job's attempts", responses={200: {"model": ListView[AttemptView]}})

@@ -8,14 +8,16 @@ import orjson
 
 from app.accounts.service import Principal
 from app.api.bodies import decode
+from app.api.derivation import Derived, Origin, derive, read_request
 from app.api.errors import MalformedJson
+from app.api.initialization import check_initialization
 from app.api.services import Services
 from app.datasets.service import source_schema
 from app.fleet.repository import HostView
 from app.jobs.repository import JobRow, get_job
 from app.jobs.schemas import job_json
 from app.jobs.states import JobState
-from app.jobs.submit import Submission, find_replay
+from app.jobs.submit import Submission, find_replay, parent_columns
 from app.scheduling.admission import InsufficientDevices, check_possible, resolve_device_type
 from app.scheduling.plan import WaitingJob
 from app.spec import EffectiveSpec, InvalidSpec, JobSpec, TableSchema, parse_spec, resolve
@@ -54,11 +56,17 @@ class Checked:
 
 @dataclass(frozen=True)
 class Order:
-    """A request to create a job, as it came in."""
+    """A request to create a job, as it came in: a spec, or with `origin` what to change about another job's."""
 
     principal: Principal
     raw: bytes
     key: str | None
+    origin: Origin | None = None
+
+    @property
+    def route(self) -> str:
+        """Where it was sent; part of what makes two requests the same."""
+        return "POST /v1/jobs" + ("" if self.origin is None else f"/{self.origin.job_id}/{self.origin.how}")
 
 
 @dataclass(frozen=True)
@@ -81,13 +89,15 @@ def check(services: Services, principal: Principal, content: object) -> Checked:
     try:
         dataset_id, table = _schema(services, principal, spec)
         try:
-            return _against_fleet(services, spec, dataset_id, table)
+            checked = _against_fleet(services, spec, dataset_id, table)
         except InsufficientDevices:
             # The fleet that was seen may be a second old; a host that has just come must not cost a refusal.
             services.hosts.forget()
-            return _against_fleet(services, spec, dataset_id, table)
+            checked = _against_fleet(services, spec, dataset_id, table)
+        check_initialization(services, principal, checked.effective, table)
     except InvalidSpec as error:
         raise error.within(content) from None
+    return checked
 
 
 def _against_fleet(services: Services, spec: JobSpec, dataset_id: str | None, table: TableSchema) -> Checked:
@@ -104,23 +114,30 @@ def prepare(services: Services, order: Order) -> Submission | Created:
 
     Raises:
         MalformedJson, InvalidSpec, InsufficientDevices, IdempotencyMismatch: it cannot be accepted.
+        NotFound, StateConflict, InvalidRequest: nor can it be derived from the job that it names.
     """
-    content = decode(order.raw)
-    idempotency = None if order.key is None else (order.key, digest_of(content))
+    content = decode(order.raw) if order.origin is None else read_request(order.raw)
+    idempotency = None if order.key is None else (order.key, digest_of(content, order.route))
+    if order.origin is not None:
+        digest_of(content)  # refuses what is nested too deeply to be written down as a spec
     # Looked for before anything is checked: a repeat must get its answer also when the data or the fleet is gone.
     earlier = find_earlier(services, order.principal, idempotency)
     if earlier is not None:
         return replay(services, order.principal, earlier)
-    return _submission(services, order, check(services, order.principal, content), idempotency)
+    if order.origin is None:
+        derived = Derived(order.raw, content)
+    else:
+        derived = derive(services, order.principal, order.origin, content)
+    return _submission(services, order, derived, check(services, order.principal, derived.content), idempotency)
 
 
-def digest_of(content: object) -> str:
+def digest_of(content: object, route: str = "POST /v1/jobs") -> str:
     """What makes two bodies the same: the JSON value, not its spaces or the order of its keys."""
     try:
         canonical = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError as error:  # it reads 1024 levels and writes 254; no spec has ten
         raise MalformedJson("The body is nested too deeply for a spec.") from error
-    return sha256(b"POST /v1/jobs\n" + canonical).hexdigest()
+    return sha256(route.encode() + b"\n" + canonical).hexdigest()
 
 
 def find_earlier(services: Services, principal: Principal, idempotency: tuple[str, str] | None) -> str | None:
@@ -131,19 +148,22 @@ def find_earlier(services: Services, principal: Principal, idempotency: tuple[st
         return find_replay(session, principal.key_id, idempotency)
 
 
-def _submission(services: Services, order: Order, checked: Checked, idempotency: tuple[str, str] | None) -> Submission:
+def _submission(
+    services: Services, order: Order, derived: Derived, checked: Checked, idempotency: tuple[str, str] | None
+) -> Submission:
     return Submission(
         project_id=order.principal.project_id,
         owner=order.principal.user,
         key_id=order.principal.key_id,
-        raw=order.raw,
+        raw=derived.raw,
         effective=checked.effective,
         effective_json=checked.effective.model_dump_json(),
-        warnings=checked.warnings,
+        warnings=[*derived.warnings, *checked.warnings],
         dataset_id=checked.dataset_id,
         idempotency=idempotency,
         now=services.clock.now(),
         max_queued=services.limits.max_queued_jobs,
+        parent=derived.parent,
     )
 
 
@@ -165,6 +185,7 @@ def created(job_id: str, submission: Submission) -> Created:
             "priority": spec.priority,
             "owner": submission.owner,
             "dataset_id": submission.dataset_id,
+            **parent_columns(submission.parent),
             "not_before": spec.not_before,
             "created_at": submission.now,
             "queued_at": submission.now,

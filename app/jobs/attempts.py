@@ -1,4 +1,4 @@
-"""The worker's side of a job: claim a placement, say that it runs, report, free the devices.
+"""The worker's side of a running attempt: say that it runs, report, free the devices (app.jobs.claims takes it).
 
 Every function takes the attempt number and does nothing when it is not the current one (fenced): a worker that was
 frozen and comes back cannot write into the attempt that replaced its own.
@@ -6,47 +6,20 @@ frozen and comes back cannot write into the attempt that replaced its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from app.datasets.models import Dataset
 from app.fleet import registry
-from app.fleet.models import Device, Lease, Worker
 from app.jobs import journal
 from app.jobs.lifecycle import hold_job, lock_job, move
 from app.jobs.models import Attempt, AttemptNode, Job
+from app.jobs.resumption import Resumption, is_better
 from app.jobs.states import ACTIVE, JobState, StopRequest
-from app.spec import EffectiveSpec
 
 _ACTIVE_VALUES = [state.value for state in ACTIVE]
-
-
-@dataclass(frozen=True)
-class ClaimedDevice:
-    id: str
-    kind: str
-    name: str
-    pci_bus_id: str | None
-    memory_bytes: int | None
-    threads: int
-    simulated: bool
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What a worker needs to run one attempt; `remaining_s` is what is left of `timeout_s` over all attempts."""
-
-    job_id: str
-    attempt: int
-    spec: EffectiveSpec
-    dataset_key: str | None
-    builtin: str | None
-    devices: tuple[ClaimedDevice, ...]
-    stop: StopRequest | None
-    remaining_s: float
 
 
 @dataclass(frozen=True)
@@ -98,111 +71,49 @@ def attention(session: Session, worker_id: str) -> Attention:
     )
 
 
-def claim(
-    session: Session, worker_id: str, instance: str, job_id: str, attempt: int, now: datetime, lease_s: float
-) -> Claim | None:
-    """Take a placement; None when it is not there any more, so that only one delivery of a message ever wins.
-
-    Nor may an instance take it that another one has replaced meanwhile: that one has settled what was open already.
-    """
-    job = lock_job(session, job_id)
-    if job is None or job.attempt != attempt or job.state != JobState.STARTING:
-        return None
-    if not _is_placed_on(session, worker_id, instance, job_id, attempt):
-        return None
-    won = session.execute(
-        update(Attempt)
-        .where(
-            Attempt.job_id == job_id,
-            Attempt.number == attempt,
-            Attempt.claimed_at.is_(None),
-            Attempt.ended_at.is_(None),
-        )
-        .values(claimed_at=now)
-        .returning(Attempt.number)
-        .execution_options(synchronize_session=False)
-    ).scalar()
-    if won is None:
-        return None
-    session.execute(
-        update(AttemptNode)
-        .where(AttemptNode.job_id == job_id, AttemptNode.attempt == attempt, AttemptNode.worker_id == worker_id)
-        .values(instance=instance)
-        .execution_options(synchronize_session=False)
-    )
-    registry.hold_leases(session, Lease.job_id == job_id, Lease.attempt == attempt)
-    session.execute(
-        update(Lease)
-        .where(Lease.job_id == job_id, Lease.attempt == attempt)
-        .values(expires_at=now + timedelta(seconds=lease_s))
-        .execution_options(synchronize_session=False)
-    )
-    return _claim_of(session, job, attempt)
-
-
-def _is_placed_on(session: Session, worker_id: str, instance: str, job_id: str, attempt: int) -> bool:
-    found = session.execute(
-        select(AttemptNode.worker_id)
-        .join(Worker, Worker.id == AttemptNode.worker_id)
-        .where(
-            AttemptNode.job_id == job_id,
-            AttemptNode.attempt == attempt,
-            AttemptNode.worker_id == worker_id,
-            Worker.instance == instance,
-        )
-    ).scalar()
-    return found is not None
-
-
-def _claim_of(session: Session, job: Job, attempt: int) -> Claim:
-    spec = EffectiveSpec.model_validate(job.effective_spec)
-    dataset = session.get(Dataset, job.dataset_id) if job.dataset_id else None
-    devices = (
-        session.execute(
-            select(Device)
-            .join(Lease, Lease.device_id == Device.id)
-            .where(Lease.job_id == job.id, Lease.attempt == attempt)
-            .order_by(Device.position, Device.id)
-        )
-        .scalars()
-        .all()
-    )
-    return Claim(
-        job_id=job.id,
-        attempt=attempt,
-        spec=spec,
-        dataset_key=dataset.storage_key if dataset else None,
-        builtin=None if dataset else spec.data.source,
-        devices=tuple(
-            ClaimedDevice(d.id, d.kind, d.name, d.pci_bus_id, d.memory_bytes, d.threads, d.simulated) for d in devices
-        ),
-        stop=StopRequest(job.stop_requested) if job.stop_requested else None,
-        remaining_s=max(0.0, job.timeout_s - job.run_s),
-    )
-
-
 def mark_running(
-    session: Session, job_id: str, attempt: int, process: ProcessFacts, facts: Mapping[str, Any], now: datetime
+    session: Session,
+    job_id: str,
+    attempt: int,
+    process: ProcessFacts,
+    facts: Mapping[str, Any],
+    now: datetime,
+    resumed: Resumption | None = None,
 ) -> bool:
-    """The trainer is up and has verified its devices; False when fenced."""
+    """The trainer is up and has verified its devices; False when fenced.
+
+    From here on the job shows what it goes on from: what an earlier attempt reached beyond that is not part of it any
+    more. The journal keeps it.
+    """
     job = lock_job(session, job_id)
     if job is None:
         return False
+    values = resumed or Resumption(step=None)
     moved = move(
         session,
         job_id,
         JobState.RUNNING,
         attempt=attempt,
         now=now,
-        facts={"device_kind": facts.get("device_kind"), "devices": facts.get("devices")},
-        fields={"phase": None, **({} if job.started_at else {"started_at": now})},
+        facts={
+            "device_kind": facts.get("device_kind"),
+            "devices": facts.get("devices"),
+            "resumed_from_step": values.step,
+        },
+        fields={
+            "phase": None,
+            "progress": values.progress,
+            "last_metrics": values.last_metrics,
+            "best_metrics": values.best_metrics,
+            **({} if job.started_at else {"started_at": now}),
+        },
     )
     if not moved:
         return False
     session.execute(
         update(Attempt)
         .where(Attempt.job_id == job_id, Attempt.number == attempt)
-        .values(started_at=now, facts=dict(facts))
+        .values(started_at=now, facts=dict(facts), resumed_from_step=values.step)
         .execution_options(synchronize_session=False)
     )
     session.execute(
@@ -246,16 +157,6 @@ def record(
         # Rows of the journal refer to the job: PostgreSQL locks it with the first one, and it comes before the head.
         hold_job(session, job_id)
     return journal.append(session, job_id, attempt, entries, now) is not None
-
-
-def is_better(metrics: Mapping[str, Any], best: Mapping[str, Any] | None) -> bool:
-    """Whether these metrics have the lower validation loss (without a validation part: the lower loss)."""
-    name = "val_loss" if "val_loss" in metrics else "loss"
-    value = metrics.get(name)
-    if not isinstance(value, int | float):
-        return False
-    previous = best.get(name) if best else None
-    return not isinstance(previous, int | float) or value < previous
 
 
 def set_phase(session: Session, job_id: str, attempt: int, phase: str | None) -> bool:

@@ -47,7 +47,8 @@ class Verdict:
 def judge(job: Job, ending: Ending) -> Verdict:
     """Decide by the stop request first, then by success, then by the budget of the cause.
 
-    An accepted cancel always ends `cancelled`, even when training had just finished; a pause never undoes a success.
+    An accepted cancel always ends `cancelled`, even when training had just finished; a pause never undoes a success. An
+    attempt that left because it was asked to, when the request has been taken back meanwhile, is simply tried again.
     """
     stop = StopRequest(job.stop_requested) if job.stop_requested else None
     if stop is StopRequest.CANCEL:
@@ -56,12 +57,18 @@ def judge(job: Job, ending: Ending) -> Verdict:
         return Verdict(JobState.SUCCEEDED, None, job.failures, job.losses)
     if stop is StopRequest.PAUSE:
         return Verdict(JobState.PAUSED, None, job.failures, job.losses)
-    return _by_budget(job, ending.cause or Cause.DRAINED)
+    if ending.cause is None:
+        return Verdict(JobState.QUEUED, None, job.failures, job.losses)
+    return _by_budget(job, ending.cause)
 
 
 def _by_budget(job: Job, cause: Cause) -> Verdict:
     budget = CAUSES[cause].budget
     failures, losses = job.failures, job.losses
+    if cause is Cause.TIMED_OUT:
+        # The limit is one for all attempts together: another try would have no time left. `retry` makes a new job,
+        # with a limit of its own, from the last checkpoint.
+        return Verdict(JobState.FAILED, cause, failures + 1, losses)
     if budget is Budget.NONE:
         return Verdict(JobState.QUEUED, cause, failures, losses)
     if budget is Budget.FAILURES:

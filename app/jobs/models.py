@@ -30,6 +30,10 @@ class Job(Base):
     tags: Mapped[dict[str, str]] = mapped_column(JsonText, default=dict)
     framework: Mapped[str] = mapped_column(String(16))
     dataset_id: Mapped[str | None] = mapped_column(String(32), ForeignKey(Dataset.id, ondelete="SET NULL"), index=True)
+    # Not a foreign key: SQLite can add one only by rebuilding the table, which would take every job's history along.
+    parent_job_id: Mapped[str | None] = mapped_column(String(32))
+    parent_how: Mapped[str | None] = mapped_column(String(16))
+    parent_step: Mapped[int | None] = mapped_column(BigInteger)
 
     state: Mapped[str] = mapped_column(String(16), default="queued")
     phase: Mapped[str | None] = mapped_column(String(16))

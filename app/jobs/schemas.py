@@ -61,6 +61,7 @@ def job_json(
         "losses": job.losses,
         "owner": job.owner,
         "dataset_id": job.dataset_id,
+        "parent": _parent(job),
         "run_s": job.run_s,
         "not_before": _time(job.not_before),
         "created_at": _time(job.created_at),
@@ -73,6 +74,12 @@ def job_json(
     if waiting is not None:
         body["waiting"] = dict(waiting)
     return body
+
+
+def _parent(job: JobRow) -> dict[str, Any] | None:
+    if job.parent_job_id is None:
+        return None
+    return {"job": job.parent_job_id, "how": job.parent_how, "checkpoint": job.parent_step}
 
 
 def attempt_json(attempt: Attempt, nodes: Sequence[AttemptNode]) -> dict[str, Any]:

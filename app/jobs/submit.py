@@ -6,7 +6,7 @@ Nothing is published here: the row itself is what the control loop finds, so a c
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 import orjson
 from sqlalchemy import func, insert, select
@@ -46,8 +46,17 @@ class QueueFull(Conflict):
 
 
 @dataclass(frozen=True)
+class Parent:
+    """The job that a new one was made from, and how; `step` is the checkpoint of it that the new one goes on from."""
+
+    job_id: str
+    how: Literal["retry", "clone"]
+    step: int | None = None
+
+
+@dataclass(frozen=True)
 class Submission:
-    """A checked job, ready to be written. `raw` is the body as it was sent; `idempotency` is (key, SHA-256 hex)."""
+    """A checked job, ready to be written. `raw` is the spec as it was sent; `idempotency` is (key, SHA-256 hex)."""
 
     project_id: str
     owner: str
@@ -60,6 +69,7 @@ class Submission:
     idempotency: tuple[str, str] | None
     now: datetime
     max_queued: int = 10_000
+    parent: Parent | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +208,7 @@ def _row(job_id: str, submission: Submission) -> dict[str, Any]:
         "tags": dict(spec.tags),
         "framework": spec.framework,
         "dataset_id": submission.dataset_id,
+        **parent_columns(submission.parent),
         "state": JobState.QUEUED.value,
         "attempt": 0,
         "failures": 0,
@@ -217,6 +228,15 @@ def _row(job_id: str, submission: Submission) -> dict[str, Any]:
         "run_s": 0.0,
         "created_at": submission.now,
         "queued_at": submission.now,
+    }
+
+
+def parent_columns(parent: Parent | None) -> dict[str, Any]:
+    """The columns of a job that say what it was made from."""
+    return {
+        "parent_job_id": None if parent is None else parent.job_id,
+        "parent_how": None if parent is None else parent.how,
+        "parent_step": None if parent is None else parent.step,
     }
 
 

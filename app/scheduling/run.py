@@ -86,8 +86,7 @@ def _write(session: Session, placement: Placement, hosts: list[HostView], now: d
         next_attempt=number,
         now=now,
         facts={"worker": host.host_name, "devices": list(placement.device_ids)},
-        # What an earlier attempt reached is gone with it; the journal keeps it.
-        fields=dict.fromkeys(("cause", "cause_detail", "progress", "last_metrics", "best_metrics")),
+        fields=dict.fromkeys(("cause", "cause_detail")),
     )
     if not moved:
         return None

@@ -50,3 +50,22 @@ def dataset_key(dataset_id: str) -> str:
 def artifact_key(job_id: str, attempt: int, name: str) -> str:
     """Where an attempt's file lies: attempts cannot overwrite each other's files, whatever comes back to life."""
     return f"artifacts/{job_id}/{attempt}/{name}"
+
+
+def checkpoint_prefix(job_id: str, attempt: int, step: int, again: int = 0) -> str:
+    """Under which prefix an attempt's checkpoint lies.
+
+    An attempt that writes a second checkpoint of one step, say a final one, stores it beside the first: files of one
+    are never mixed with those of the other.
+    """
+    return f"{checkpoints_of(job_id)}/{attempt}/{step}" + (f".{again}" if again else "")
+
+
+def checkpoints_of(job_id: str) -> str:
+    """The prefix of all checkpoints of a job."""
+    return f"checkpoints/{job_id}"
+
+
+def export_key(job_id: str, task_id: str, claim: int, name: str) -> str:
+    """Where a file lies that was made from a model later: no two makings share a key, so none spoils another."""
+    return f"exports/{job_id}/{task_id}/{claim}/{name}"

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from app.accounts.models import Project
 from app.db import Database
 from app.fleet.models import Worker
-from app.jobs.attempts import ProcessFacts, claim, mark_running
+from app.jobs.attempts import ProcessFacts, mark_running
+from app.jobs.claims import claim
 from app.jobs.models import Job
+from app.jobs.resumption import Resumption
 from app.jobs.states import JobState
 from app.scheduling.run import Placed, Times, schedule
 from app.spec import Column, JobSpec, TableSchema, parse_spec, resolve
@@ -56,10 +58,10 @@ class Scene:
             taken = claim(session, self.worker_id, "instance-1", job_id or self.job_id, attempt, now, TIMES.lease_s)
             return taken is not None
 
-    def start(self, attempt: int = 1, job_id: str | None = None) -> bool:
+    def start(self, attempt: int = 1, job_id: str | None = None, resumed: Resumption | None = None) -> bool:
         with self.database.write() as session:
             facts = {"device_kind": "cuda", "devices": ["host-a-0"]}
-            return mark_running(session, job_id or self.job_id, attempt, PROCESS, facts, self.clock.now())
+            return mark_running(session, job_id or self.job_id, attempt, PROCESS, facts, self.clock.now(), resumed)
 
     def run(self) -> None:
         """Queued to running."""

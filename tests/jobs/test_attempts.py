@@ -7,9 +7,11 @@ from app.errors import Cause
 from app.fleet import registry
 from app.fleet.models import Lease, Worker
 from app.jobs import journal
-from app.jobs.attempts import attention, claim, free_devices, is_better, open_attempts, record, set_phase
+from app.jobs.attempts import attention, free_devices, open_attempts, record, set_phase
+from app.jobs.claims import claim
 from app.jobs.endings import Ending, end_attempt
 from app.jobs.models import Attempt, Job
+from app.jobs.resumption import is_better
 from app.jobs.states import JobState, StopRequest
 from app.jobs.stops import request_cancel
 from tests.fakes import FakeClock

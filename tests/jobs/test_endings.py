@@ -44,18 +44,22 @@ class TestCauses:
 class TestPage:
     def test_the_page_of_errors_lists_every_cause_with_its_budget_and_sentence(self) -> None:
         text = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
-        rows = set(re.findall(r"^\| `(\w+)` \| (`retry\.\w+`|none) \| (.+) \|$", text, re.MULTILINE))
+        rows = set(re.findall(r"^\| `(\w+)` \| (`retry\.\w+`|none) \| ([^|]+) \| [^|]+ \|$", text, re.MULTILINE))
         names = {Budget.FAILURES: "`retry.failures`", Budget.LOSSES: "`retry.losses`", Budget.NONE: "none"}
         assert rows == {(cause.value, names[facts.budget], facts.sentence) for cause, facts in CAUSES.items()}
 
 
 class TestJudge:
-    @pytest.mark.parametrize("cause", sorted(FAILURES))
+    @pytest.mark.parametrize("cause", sorted(FAILURES - {"timed_out"}))
     def test_a_failure_is_final_without_a_budget_and_a_retry_with_one(self, cause: str) -> None:
         ending = Ending(succeeded=False, cause=Cause(cause))
         assert judge(job_with(), ending).state is JobState.FAILED
         verdict = judge(job_with(retry_failures=1), ending)
         assert (verdict.state, verdict.failures, verdict.losses) == (JobState.QUEUED, 1, 0)
+
+    def test_out_of_time_is_final_whatever_the_budget_since_another_try_would_have_none_left(self) -> None:
+        verdict = judge(job_with(retry_failures=5), Ending(succeeded=False, cause=Cause.TIMED_OUT))
+        assert (verdict.state, verdict.cause, verdict.failures) == (JobState.FAILED, Cause.TIMED_OUT, 1)
 
     @pytest.mark.parametrize("cause", sorted(LOSSES))
     def test_a_loss_spends_the_other_budget(self, cause: str) -> None:
@@ -77,6 +81,14 @@ class TestJudge:
         job = job_with(stop_requested=StopRequest.PAUSE.value)
         assert judge(job, Ending(succeeded=True)).state is JobState.SUCCEEDED
         assert judge(job, Ending(succeeded=False, cause=Cause.WORKER_LOST)).state is JobState.PAUSED
+
+    def test_a_pause_covers_a_timeout_too(self) -> None:
+        job = job_with(stop_requested=StopRequest.PAUSE.value)
+        assert judge(job, Ending(succeeded=False, cause=Cause.TIMED_OUT)).state is JobState.PAUSED
+
+    def test_who_left_for_a_request_that_was_taken_back_is_tried_again_and_blamed_for_nothing(self) -> None:
+        verdict = judge(job_with(), Ending(succeeded=False, cause=None))
+        assert (verdict.state, verdict.cause, verdict.failures, verdict.losses) == (JobState.QUEUED, None, 0, 0)
 
     def test_tries_of_one_budget_wait_longer_and_longer(self) -> None:
         ending = Ending(succeeded=False, cause=Cause.USER_CODE)

@@ -11,11 +11,13 @@ from sqlalchemy.orm import Session
 from app.db import Database
 from app.errors import Cause
 from app.jobs.attempts import free_devices, record, set_phase
+from app.jobs.checkpointing import record_checkpoint
 from app.jobs.endings import Ending, end_attempt
 from app.jobs.journal import Entry
 from app.jobs.lifecycle import lock_job
 from app.jobs.states import JobState
-from app.jobs.stops import StateConflict, request_cancel
+from app.jobs.stops import StateConflict, request_cancel, request_pause
+from tests.checkpoints.facts import facts
 from tests.fakes import FakeClock
 from tests.jobs.placing import Scene, make_scene
 from tests.jobs.waiting_for_locks import Meanwhile
@@ -81,3 +83,53 @@ class TestAgainstTheEndOfAnAttempt:
                 session.commit()
         assert meanwhile.error is None
         assert scene.state() is JobState.QUEUED
+
+
+@ONLY_POSTGRES
+class TestCheckpoints:
+    """The row of a checkpoint refers to the job, and is written with a journal entry beside the recorder's reports."""
+
+    def keep(self, session: Session, scene: Scene, step: int, now: datetime) -> list[str] | None:
+        return record_checkpoint(session, facts(scene.job_id, step), now, keep_periodic=False)
+
+    def test_one_that_meets_a_report(self, scene: Scene, clock: FakeClock) -> None:
+        def log() -> None:
+            with scene.database.write() as session:
+                write_lines(session, scene, clock.now())
+
+        meanwhile = Meanwhile(log)
+        with scene.database.write() as session:
+            lock_job(session, scene.job_id)
+            with meanwhile.running(scene.database):
+                assert self.keep(session, scene, 10, clock.now()) == []
+                session.commit()
+        assert meanwhile.error is None
+
+    def test_one_that_meets_a_pause(self, scene: Scene, clock: FakeClock) -> None:
+        def pause() -> None:
+            with scene.database.write() as session:
+                request_pause(session, scene.project_id, scene.job_id, clock.now())
+
+        meanwhile = Meanwhile(pause)
+        with scene.database.write() as session:
+            assert self.keep(session, scene, 10, clock.now()) == []
+            with meanwhile.running(scene.database):
+                assert self.keep(session, scene, 20, clock.now()) == []
+                session.commit()
+        assert meanwhile.error is None
+        assert scene.job().stop_requested == "pause"
+
+    def test_one_that_meets_the_end_comes_too_late_and_is_nobody_s(self, scene: Scene, clock: FakeClock) -> None:
+        outcome: list[list[str] | None] = []
+
+        def store() -> None:
+            with scene.database.write() as session:
+                outcome.append(self.keep(session, scene, 10, clock.now()))
+
+        meanwhile = Meanwhile(store)
+        with scene.database.write() as session:
+            free_devices(session, scene.job_id, 1)
+            with meanwhile.running(scene.database):
+                end_attempt(session, scene.job_id, 1, Ending(succeeded=False, cause=Cause.WORKER_LOST), clock.now())
+                session.commit()
+        assert (meanwhile.error, outcome) == (None, [None])

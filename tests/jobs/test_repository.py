@@ -49,6 +49,28 @@ class TestPages:
             rows = list_jobs(session, project.id, JobFilter(), after=made[0], limit=2, descending=False)
         assert [row.id for row in rows] == made[1:3]
 
+    @pytest.mark.parametrize("descending", [True, False])
+    @pytest.mark.parametrize("states", [(), (JobState.QUEUED,), (JobState.QUEUED, JobState.PAUSED)], ids=len)
+    def test_jobs_of_one_moment_are_each_on_one_page(
+        self, database: Database, project: Project, states: tuple[JobState, ...], *, descending: bool
+    ) -> None:
+        """C58 of the collected failure cases: 105 jobs with the same time, pages of 10, filtered by state or not."""
+        made = add_many(database, project, 100) + add_many(database, project, 5, state="paused")
+        wanted = sorted(made if len(states) != 1 else made[:100], reverse=descending)
+        walks = []
+        for _ in range(2):
+            pages: list[list[str]] = []
+            after: str | None = None
+            with database.read() as session:
+                while page := list_jobs(
+                    session, project.id, JobFilter(states=states), after=after, limit=10, descending=descending
+                ):
+                    pages.append([row.id for row in page])
+                    after = pages[-1][-1]
+            walks.append([job_id for page_of_ids in pages for job_id in page_of_ids])
+            assert len(pages) == -(-len(wanted) // 10)
+        assert walks == [wanted, wanted], "each once, and the same order twice"
+
     def test_two_states_are_merged_in_order(self, database: Database, project: Project) -> None:
         queued = add_many(database, project, 2)
         failed = add_many(database, project, 2, state="failed")

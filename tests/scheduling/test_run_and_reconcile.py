@@ -61,8 +61,10 @@ class TestSchedule:
             end_attempt(session, scene.job_id, 1, Ending(succeeded=False, cause=Cause.WORKER_LOST), scene.clock.now())
         assert scene.job().best_metrics == {"val_loss": 0.1}, "while it waits, the last try is all there is to show"
         assert len(scene.place()) == 1
+        assert scene.claim(attempt=2)
+        assert scene.start(attempt=2)
         job = scene.job()
-        assert (job.progress, job.last_metrics, job.best_metrics) == (None, None, None)
+        assert (job.progress, job.last_metrics, job.best_metrics) == (None, None, None), "there was no checkpoint"
 
     def test_eight_passes_at_once_place_each_job_once(self, database: Database, clock: FakeClock) -> None:
         scene = make_scene(database, clock, devices=3)

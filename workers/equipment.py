@@ -1,0 +1,48 @@
+"""What every attempt of a host works with."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from app.broker import Bell
+from app.clock import Clock
+from app.db import Database
+from app.storage import Storage
+from workers import exports
+from workers.exporting import Export
+from workers.launch_port import Launcher
+from workers.proof import PROOF_S
+
+
+def no_quarantine(session: Session, device_ids: Sequence[str], reason: str) -> None:
+    """For a host without a fleet, as in tests of a single attempt."""
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """Times in seconds, sizes in bytes.
+
+    `quarantine` marks devices as unusable, in the transaction that ends an attempt whose processes cannot be killed.
+    `export` makes the files of one format from a trained model.
+    """
+
+    database: Database
+    bell: Bell
+    storage: Storage
+    launcher: Launcher
+    clock: Clock
+    interpreters: Mapping[str, Path]
+    run_dir: Path
+    stop_grace_s: float
+    report_interval_s: float
+    max_log_bytes: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+    quarantine: Callable[[Session, Sequence[str], str], None] = no_quarantine
+    export: Export = exports.run
+    proof_s: float = PROOF_S
+
+    @property
+    def lock_dir(self) -> Path:
+        return self.run_dir / "locks"
