@@ -17,6 +17,10 @@ from redis.retry import Retry
 
 CHANNEL_WANTED: Final = "trainshed.wanted"
 CHANNEL_JOURNAL: Final = "trainshed.journal"
+CHANNEL_TASKS: Final = "trainshed.tasks"
+"""A prediction or an export waits for a worker."""
+CHANNEL_ANSWERS: Final = "trainshed.answers"
+"""One of them has ended; the message is its id."""
 WAKE_TASK: Final = "trainshed.wake"
 
 _CONNECT_S: Final = 1.0

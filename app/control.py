@@ -20,6 +20,7 @@ from app.db import Database
 from app.errors import TrainshedError, Unavailable
 from app.jobs.retention import forget_keys
 from app.migrations_runner import is_current
+from app.predictions import upkeep
 from app.scheduling.reconcile import due_hints, reconcile
 from app.scheduling.run import Placed, Times, schedule
 from app.scheduling.steadiness import Steadiness
@@ -145,6 +146,9 @@ class Control:
             log.warning("clock_jumped", seconds=round(jump_s, 1), reconciles_again_after_s=self._times.lease_s)
         if not self._steadiness.is_steady(boot_ns):
             return
+        ended = upkeep.settle(self._database, self._times.offline_after_s)
+        if ended:
+            log.info("model_tasks_settled", count=ended)
         settled = reconcile(self._database, self._times)
         for item in settled:
             log.warning("attempt_settled", job_id=item.job_id, attempt=item.attempt, cause=item.cause.value)
@@ -158,10 +162,13 @@ class Control:
             return
         with self._database.read() as session:
             now = self._database.now(session)
-        forgotten = forget_keys(self._database, now)
+        forgotten = {
+            "idempotency_keys": forget_keys(self._database, now),
+            "model_tasks": upkeep.forget(self._database, now),
+        }
         self._next_cleaning = time.monotonic() + _CLEANING_S
-        if forgotten:
-            log.info("idempotency_keys_forgotten", count=forgotten)
+        if any(forgotten.values()):
+            log.info("forgotten", **forgotten)
 
 
 def times_of(settings: Settings) -> Times:

@@ -16,10 +16,28 @@ from anyio.to_thread import current_default_thread_limiter, run_sync
 from fastapi import FastAPI
 
 from app import __version__
-from app.api import artifacts, datasets, docs, fleet, handlers, health, jobs, journal, keys, logs
+from app.api import (
+    actions,
+    artifacts,
+    catalog,
+    checkpoints,
+    datasets,
+    docs,
+    exports,
+    fleet,
+    handlers,
+    health,
+    jobs,
+    journal,
+    keys,
+    logs,
+    metrics,
+    predictions,
+)
 from app.api.auth import Authentication, Authenticator
 from app.api.connection import BoundedHead
 from app.api.context import RequestContext
+from app.api.desk import Desk
 from app.api.hosts import AllowedHosts
 from app.api.hub import Hub, Pace
 from app.api.limits import BodyLimits
@@ -29,7 +47,7 @@ from app.api.services import Limits, Rings, Services
 from app.api.submitter import Submitter
 from app.api.telemetry import HttpTimes, Telemetry
 from app.api.uploads import remove_abandoned
-from app.broker import CHANNEL_JOURNAL, Bell, Listener
+from app.broker import CHANNEL_ANSWERS, CHANNEL_JOURNAL, Bell, Listener
 from app.clock import Clock, SystemClock
 from app.db import Database
 from app.settings import Settings
@@ -41,7 +59,23 @@ _THREADS: Final = 16
 _GRACE_S: Final = 5
 _KEEP_ALIVE_S: Final = 75
 _STALLED_S: Final = 120
-_ROUTERS: Final = (jobs, journal, logs, artifacts, datasets, fleet, keys, health, docs)
+_ROUTERS: Final = (
+    jobs,
+    actions,
+    checkpoints,
+    journal,
+    metrics,
+    logs,
+    artifacts,
+    predictions,
+    exports,
+    catalog,
+    datasets,
+    fleet,
+    keys,
+    health,
+    docs,
+)
 
 
 def create_app(
@@ -58,6 +92,7 @@ def create_app(
     hub = Hub(database, pace)
     authenticator = Authenticator(database, clock)
     services = Services(database, storage, bell, clock, _limits(settings), authenticator, hub)
+    desk = Desk(database, hub.pace.poll_s)
     telemetry = Telemetry(database, services.hosts.get, lambda: hub.followers)
     app = FastAPI(
         title="Trainshed",
@@ -66,10 +101,11 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=_lifespan(services, settings.broker_url),
+        lifespan=_lifespan(services, desk, settings.broker_url),
     )
     app.state.services = services
     app.state.submitter = Submitter(services)
+    app.state.desk = desk
     app.state.telemetry = telemetry
     app.state.readiness = health.Readiness(services)
     app.openapi = lambda: openapi_of(app)  # type: ignore[method-assign] # FastAPI's documented way
@@ -78,7 +114,7 @@ def create_app(
         app.router.routes.extend(module.router.routes)
     handlers.install(app)
     # The last one added is the outermost.
-    app.add_middleware(BodyLimits, settings.max_body_bytes, settings.max_upload_bytes)
+    app.add_middleware(BodyLimits, settings.max_body_bytes, settings.max_upload_bytes, settings.max_predict_bytes)
     app.add_middleware(Authentication, authenticator)
     app.add_middleware(SchemaGate, database)
     app.add_middleware(AllowedHosts, settings.allowed_hosts)
@@ -191,24 +227,24 @@ def _limits(settings: Settings) -> Limits:
         max_queued_jobs=settings.max_queued_jobs,
         offline_after_s=max(3 * settings.heartbeat_s, 3.0),
         upload_dir=settings.effective_run_dir / "uploads",
+        max_predict_rows=settings.max_predict_rows,
+        max_queued_predictions=settings.max_queued_predictions,
+        predict_deadline_s=settings.predict_deadline_s,
     )
 
 
-def _lifespan(services: Services, broker_url: str) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(
+    services: Services, desk: Desk, broker_url: str
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         current_default_thread_limiter().total_tokens = _THREADS
         await run_sync(remove_abandoned, services.limits.upload_dir, services.clock.now())
         hub = services.hub
         hub.start()
-        listener: Listener | None = None
-        if broker_url:
-            listener = Listener(
-                broker_url,
-                [CHANNEL_JOURNAL],
-                lambda _channel, job_id: hub.ring_from_thread(job_id),
-                lambda: hub.ring_from_thread(None),
-            )
+        desk.start()
+        listener = _listener(broker_url, hub, desk) if broker_url else None
+        if listener is not None:
             listener.start()
         try:
             yield
@@ -218,6 +254,17 @@ def _lifespan(services: Services, broker_url: str) -> Callable[[FastAPI], Abstra
                 await run_sync(listener.stop)
 
     return lifespan
+
+
+def _listener(broker_url: str, hub: Hub, desk: Desk) -> Listener:
+    """Hands rings to those who wait for them; what was missed while Redis was away could be anybody's."""
+    rung = {CHANNEL_JOURNAL: hub.ring_from_thread, CHANNEL_ANSWERS: desk.ring_from_thread}
+
+    def ring_all() -> None:
+        for ring in rung.values():
+            ring(None)
+
+    return Listener(broker_url, list(rung), lambda channel, identity: rung[channel](identity), ring_all)
 
 
 class _ToStructlog(logging.Handler):

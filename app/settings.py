@@ -17,6 +17,8 @@ from app.errors import TrainshedError
 PREFIX = "TRAINSHED_"
 # Read by tools beside the server: the client's address and key.
 CLIENT_VARIABLES = frozenset({"TRAINSHED_URL", "TRAINSHED_KEY"})
+# Where a test wants a worker or a trainer to be killed (workers.fault_points).
+TEST_VARIABLES = frozenset({"TRAINSHED_FAULT_POINT"})
 
 
 class InvalidSettings(TrainshedError):
@@ -53,7 +55,12 @@ class Settings(BaseModel):
     control_idle_s: float = Field(default=1.0, gt=0)
     reconcile_s: float = Field(default=3.0, gt=0)
     report_interval_s: float = Field(default=0.5, gt=0)
+    predict_deadline_s: float = Field(default=600.0, gt=0)
 
+    predict_slots: int = Field(default=1, ge=1, le=64)
+    max_predict_rows: int = Field(default=10_000, gt=0)
+    max_predict_bytes: int = Field(default=8 * 1024 * 1024, gt=0)
+    max_queued_predictions: int = Field(default=100, gt=0)
     max_upload_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
     max_body_bytes: int = Field(default=1024 * 1024, gt=0)
     max_log_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
@@ -109,7 +116,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     known = {f"{PREFIX}{name.upper()}": name for name in Settings.model_fields}
     values: dict[str, object] = {}
     for variable, text in source.items():
-        if not variable.startswith(PREFIX) or variable in CLIENT_VARIABLES:
+        if not variable.startswith(PREFIX) or variable in CLIENT_VARIABLES | TEST_VARIABLES:
             continue
         name = known.get(variable.removesuffix("_FILE") if variable not in known else variable)
         if name is None:

@@ -12,6 +12,7 @@ from app.api.errors import InvalidRequest, MalformedJson, RequestProblem
 from app.spec.problems import pointer
 
 Body = TypeVar("Body", bound=BaseModel)
+_MOST_PROBLEMS: Final = 100
 _NOT_JSON: Final = (
     "NaN and infinities are not JSON numbers and are accepted nowhere; write a finite number, or leave the key out."
 )
@@ -69,12 +70,21 @@ async def read_model(request: Request, model: type[Body]) -> Body:
         MalformedJson: the body is not JSON.
         InvalidRequest: it is, but not of this shape.
     """
-    content = decode(await request.body())
+    return validated(decode(await request.body()), model)
+
+
+def validated(content: object, model: type[Body]) -> Body:
+    """A decoded body as `model`; the first hundred problems, each with its pointer.
+
+    Raises:
+        InvalidRequest: it is not of this shape.
+    """
     try:
         return model.model_validate(content)
     except ValidationError as error:
+        found = error.errors(include_url=False)[:_MOST_PROBLEMS]
         raise InvalidRequest(
-            [RequestProblem(pointer(item["loc"]), _sentence(item["msg"])) for item in error.errors(include_url=False)]
+            [RequestProblem(pointer(item["loc"]), _sentence(item["msg"])) for item in found]
         ) from error
 
 

@@ -8,6 +8,7 @@ TrainshedError
  +- MethodNotAllowed
  +- NoSuchArtifact
  +- BodyTooLarge
+ +- TooManyRows
  +- UnsupportedMediaType
  +- MalformedHttp
  +- HeadTooLarge
@@ -90,6 +91,14 @@ class BodyTooLarge(TrainshedError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"The body is larger than {limit} bytes, the limit of this route.")
+        self.limit = limit
+
+
+class TooManyRows(TrainshedError):
+    code = "too_many_rows"
+
+    def __init__(self, rows: int, limit: int) -> None:
+        super().__init__(f"{rows} rows are more than one request may have; send at most {limit} at a time.")
         self.limit = limit
 
 

@@ -112,7 +112,7 @@ class Hub:
 
     def __init__(self, database: Database, pace: Pace | None = None) -> None:
         self._database = database
-        self._pace = pace or Pace()
+        self.pace = pace or Pace()
         self._tails: dict[str, Tail] = {}
         self._limiter = anyio.CapacityLimiter(_READERS)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -162,7 +162,7 @@ class Hub:
                 if not frames:
                     if self._stopped.is_set():  # it may have come during the read
                         return
-                    if not await tail.wait(self._pace.tick_s):
+                    if not await tail.wait(self.pace.tick_s):
                         yield []
                     continue
                 after = frames[-1].seq
@@ -199,7 +199,7 @@ class Hub:
                     return
                 continue
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._pace.poll_s):
+                async with asyncio.timeout(self.pace.poll_s):
                     await tail.wake.wait()
 
     async def _read(self, job_id: str, after: int) -> tuple[list[Frame], bool]:

@@ -1,16 +1,13 @@
-"""What a job wrote while it ran: events as pages or as a stream, metrics, logs."""
+"""What a job wrote while it ran: its events, as pages or as a stream."""
 
-import csv
-import io
 import re
 from collections.abc import AsyncGenerator
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from anyio.to_thread import run_sync
 from fastapi import Header, Query, Request, Response
 
 from app.accounts.service import Principal
-from app.api.bodies import json_response
 from app.api.errors import InvalidEventId
 from app.api.filters import JobId
 from app.api.openapi import problems
@@ -19,9 +16,8 @@ from app.api.routing import api_router
 from app.api.services import PrincipalDep, Services, ServicesDep
 from app.api.sse import KEEP_ALIVE, QuietSince
 from app.api.streams import open_stream, still_allowed
-from app.api.views import EventPage, ListView, SeriesView
+from app.api.views import EventPage
 from app.jobs import journal
-from app.jobs.metrics import Series, series
 from app.jobs.repository import get_job
 
 router = api_router(prefix="/v1/jobs/{job_id}", tag="Jobs")
@@ -114,38 +110,3 @@ async def _events(request: Request, services: Services, job_id: str, after: int)
         elif quiet.too_long:
             yield KEEP_ALIVE
             quiet.sent()
-
-
-@router.get(
-    "/metrics",
-    summary="Read a job's metrics",
-    responses={200: {"model": ListView[SeriesView], "content": {"text/csv": {"schema": {"type": "string"}}}}},
-)
-def read_metrics(
-    job_id: JobId,
-    services: ServicesDep,
-    principal: PrincipalDep,
-    names: Annotated[str | None, Query(description="Names, with commas between; nothing: all.")] = None,
-    max_points: Annotated[int, Query(ge=2, le=100_000, description="Per series; extremes are kept.")] = 1000,
-    format: Annotated[Literal["json", "csv"], Query()] = "json",  # noqa: A002 - the parameter's name on the wire
-) -> Response:
-    """Series by name. A later attempt hides the points that it repeats. `NaN` and infinities are strings."""
-    wanted = None if names is None else frozenset(name.strip() for name in names.split(","))
-    with services.database.read() as session:
-        get_job(session, principal.project_id, job_id)
-        found = series(session, job_id, wanted, max_points)
-    if format == "csv":
-        return Response(_csv(found), media_type="text/csv")
-    data = [{"object": "series", "name": name, **vars(points)} for name, points in found.items()]
-    return json_response({"object": "list", "data": data, "has_more": False, "next_after": None})
-
-
-def _csv(found: dict[str, Series]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["name", "step", "epoch", "value", "attempt"])
-    for name, points in found.items():
-        writer.writerows(
-            [name, *row] for row in zip(points.step, points.epoch, points.value, points.attempt, strict=True)
-        )
-    return text.getvalue()

@@ -1,5 +1,6 @@
 """Limits on bodies, in front of routing: size (413, before the body is read to its end) and content type (415)."""
 
+import re
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -9,10 +10,18 @@ from app.api.errors import BodyTooLarge, UnsupportedMediaType
 from app.api.problems import problem_response
 
 JSON = ("application/json",)
-TABLES = ("multipart/form-data", "text/csv")
+TABLES = (
+    "multipart/form-data",
+    "text/csv",
+    "text/tab-separated-values",
+    "application/vnd.apache.parquet",
+    "application/octet-stream",
+)
+ROWS = ("application/json", "text/csv")
 UPLOAD_PATH = "/v1/datasets"
 # Boundaries and part headers of a multipart body, on top of the file itself.
 _FRAMING_BYTES = 64 * 1024
+_PREDICT_PATH = re.compile(r"/v1/jobs/[^/]+/predict")
 
 
 @dataclass(frozen=True)
@@ -28,16 +37,17 @@ class BodyLimits:
     raised while it reads into a 400, so the overrun is remembered here and its answer replaced on the way out.
     """
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int, max_upload_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_body_bytes: int, max_upload_bytes: int, max_predict_bytes: int) -> None:
         self.app = app
         self._json = BodyRule(max_body_bytes, JSON)
         self._upload = BodyRule(max_upload_bytes + _FRAMING_BYTES, TABLES)
+        self._rows = BodyRule(max_predict_bytes, ROWS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        rule = self._upload if (scope["method"], scope["path"]) == ("POST", UPLOAD_PATH) else self._json
+        rule = self._rule(scope["method"], scope["path"])
         headers = dict(scope["headers"])
         length = _announced(headers.get(b"content-length"))
         if length is not None and length > rule.limit:
@@ -50,6 +60,11 @@ class BodyLimits:
             await self.app(scope, receive, send)
             return
         await _Counted(rule.limit, scope, receive, send).run(self.app)
+
+    def _rule(self, method: str, path: str) -> BodyRule:
+        if method == "POST" and path == UPLOAD_PATH:
+            return self._upload
+        return self._rows if method == "POST" and _PREDICT_PATH.fullmatch(path) else self._json
 
 
 def _announced(header: bytes | None) -> int | None:

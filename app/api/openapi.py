@@ -9,12 +9,14 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from app.api.auth import is_public
+from app.api.model_views import ExportRequest, PredictRequest
 from app.api.problems import MEDIA_TYPE, PROBLEMS, problem_type
 from app.api.views import KeyRequest, Problem
 from app.spec import JobSpec
 
 TAGS: Final = [
     {"name": "Jobs", "description": "Submit training jobs, follow them, stop them, and fetch what they made."},
+    {"name": "Models", "description": "Predict with trained models, and export them for other programs."},
     {"name": "Datasets", "description": "Upload tables to train on. Built-in ones need no upload."},
     {"name": "Fleet", "description": "Hosts, their devices, and who holds them."},
     {"name": "Keys", "description": "API keys: who may do what. For admins."},
@@ -26,7 +28,13 @@ Training jobs over HTTP, on your own GPUs: post a spec, get a trained model.
 Press **Authorize** and paste your key. Errors are problem documents (RFC 9457); `code` is stable, and `/docs/errors`
 explains each. Lists are pages: pass `next_after` of one as `after` of the next.
 """
-_MODELS: Final[dict[str, type[BaseModel]]] = {"JobSpec": JobSpec, "KeyRequest": KeyRequest, "Problem": Problem}
+_MODELS: Final[dict[str, type[BaseModel]]] = {
+    "ExportRequest": ExportRequest,
+    "JobSpec": JobSpec,
+    "KeyRequest": KeyRequest,
+    "PredictRequest": PredictRequest,
+    "Problem": Problem,
+}
 _REF: Final = "#/components/schemas/"
 
 

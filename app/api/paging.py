@@ -11,6 +11,7 @@ from app.api.bodies import json_response
 from app.ids import pattern
 
 Row = TypeVar("Row")
+Cursor = TypeVar("Cursor", str, int)
 Limit = Annotated[int, Query(ge=1, le=200, description="How many to answer at most.")]
 Order = Annotated[Literal["desc", "asc"], Query(description="`desc`: the newest first.")]
 
@@ -45,7 +46,7 @@ KeyPage = Annotated[Page, Depends(page_of("key"))]
 
 
 def list_response(
-    request: Request, rows: Sequence[Row], limit: int, shape: Callable[[Row], Any], cursor: Callable[[Row], str]
+    request: Request, rows: Sequence[Row], limit: int, shape: Callable[[Row], Any], cursor: Callable[[Row], Cursor]
 ) -> Response:
     """The first `limit` of `rows` as a list object; when there are more, with the cursor and a Link header."""
     shown = rows[:limit]
@@ -57,9 +58,9 @@ def list_response(
         "has_more": has_more,
         "next_after": next_after,
     }
-    return json_response(content, headers={"Link": next_link(request, next_after)} if next_after else None)
+    return json_response(content, headers=None if next_after is None else {"Link": next_link(request, next_after)})
 
 
-def next_link(request: Request, after: str) -> str:
+def next_link(request: Request, after: str | int) -> str:
     kept = [(name, value) for name, value in request.query_params.multi_items() if name != "after"]
     return f'<{request.url.path}?{urlencode([*kept, ("after", after)])}>; rel="next"'

@@ -42,6 +42,9 @@ class Limits:
     offline_after_s: float
     upload_dir: Path
     streams_per_key: int = 100
+    max_predict_rows: int = 10_000
+    max_queued_predictions: int = 100
+    predict_deadline_s: float = 600.0
 
 
 class Recent(Generic[T]):

@@ -3,6 +3,7 @@
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable
+from itertools import product
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
@@ -15,6 +16,8 @@ from app import __version__
 from app.db import Database
 from app.fleet.repository import DeviceView, HostView
 from app.jobs.models import Job
+from app.predictions.models import ModelTask
+from app.predictions.states import OPEN, TaskKind
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -55,17 +58,26 @@ class _Database(Collector):
 
     def collect(self) -> Iterable[Metric]:
         jobs = GaugeMetricFamily("trainshed_jobs", "Jobs by state and framework.", labels=["state", "framework"])
+        tasks = GaugeMetricFamily(
+            "trainshed_model_tasks", "Predictions and exports that wait or run.", labels=["kind", "state"]
+        )
         query = select(Job.state, Job.framework, func.count()).group_by(Job.state, Job.framework)
+        asked = select(ModelTask.kind, ModelTask.state, func.count()).group_by(ModelTask.kind, ModelTask.state)
         with self._database.read() as session:
             for state, framework, count in session.execute(query.order_by(Job.state, Job.framework)):
                 jobs.add_metric([state, framework], count)
+            found = {
+                (kind, state): count for kind, state, count in session.execute(asked.where(ModelTask.state.in_(OPEN)))
+            }
+        for kind, state in product(TaskKind, OPEN):
+            tasks.add_metric([kind.value, state.value], found.get((kind, state), 0))
         devices = GaugeMetricFamily("trainshed_devices", "Devices by what they can be used for now.", labels=["state"])
         states = Tally(state_of(host, device) for host in self._hosts() for device in host.devices)
         for state in ("free", "busy", "unusable", "offline"):
             devices.add_metric([state], states[state])
         streams = GaugeMetricFamily("trainshed_event_streams", "Open event streams of this process.")
         streams.add_metric([], self._followers())
-        return [jobs, devices, streams]
+        return [jobs, tasks, devices, streams]
 
 
 def state_of(host: HostView, device: DeviceView) -> str:

@@ -141,6 +141,14 @@ class AttemptView(View):
     resumed_from_step: int | None
 
 
+class ParentView(View):
+    """What a job was made from; `checkpoint` is the step that a retry goes on from."""
+
+    job: str
+    how: Literal["retry", "clone"]
+    checkpoint: int | None
+
+
 class JobView(View):
     """A job. `spec` is the body as it was sent, `effective_spec` the same with everything filled in."""
 
@@ -167,6 +175,7 @@ class JobView(View):
     losses: int
     owner: str
     dataset_id: str | None
+    parent: ParentView | None
     run_s: float
     not_before: datetime | None
     created_at: datetime
@@ -188,6 +197,7 @@ class ValidationView(View):
     object: Literal["validation"]
     effective_spec: EffectiveSpec
     warnings: list[str]
+    input_shape: list[int] = Field(description="Of one row as the model gets it: encoded, without the batch.")
     layers: list[LayerShape]
     parameter_count: int
     train_rows: int
@@ -240,8 +250,13 @@ class ArtifactView(View):
     created_at: datetime
 
 
-class ColumnProblem(View):
-    column: str
+class DataProblem(View):
+    """What a user should know about a table; `row` is the first one it is about."""
+
+    column: str | None = Field(description="null: it is about whole rows.")
+    code: str = Field(description="What kind it is, one of those in docs/data.md.", examples=["missing"])
+    count: int
+    row: int | None
     message: str
     suggestion: str | None
 
@@ -256,7 +271,7 @@ class DatasetView(View):
     size_bytes: int
     digest: str = Field(description="SHA-256 of the file as it was sent, in hex.")
     table: TableSchema
-    problems: list[ColumnProblem] = Field(description="What a spec that uses these columns will meet.")
+    problems: list[DataProblem] = Field(description="What a spec that uses these columns will meet.")
     created_by: str
     created_at: datetime
 

@@ -17,6 +17,9 @@ from tests.fakes import START, FakeClock
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
+_PREFIXES = {"job_id": "job", "dataset_id": "ds", "key_id": "key", "worker_id": "wrk", "task_id": "tsk"}
+
+
 def every_route(app: FastAPI) -> Iterator[ApiRoute]:
     for route in app.routes:
         assert isinstance(route, ApiRoute), f"{route} is no route of ours, so nothing checks its role"
@@ -25,8 +28,8 @@ def every_route(app: FastAPI) -> Iterator[ApiRoute]:
 
 def concrete(route: Route) -> str:
     """The route's path with an id in it that could be one."""
-    path = route.path.replace("{name:path}", "model.bin").replace("{name}", "start.js")
-    for parameter, prefix in (("job_id", "job"), ("dataset_id", "ds"), ("key_id", "key"), ("worker_id", "wrk")):
+    path = route.path.replace("{name:path}", "model.bin").replace("{name}", "start.js").replace("{step}", "7")
+    for parameter, prefix in _PREFIXES.items():
         path = path.replace(f"{{{parameter}}}", new_id(prefix))
     assert "{" not in path, f"{path}: teach this test the parameter"
     return path
@@ -155,6 +158,12 @@ ROLES = {
     ("GET", "/v1/jobs"): "viewer",
     ("GET", "/v1/jobs/{job_id}"): "viewer",
     ("POST", "/v1/jobs/{job_id}/cancel"): "user",
+    ("POST", "/v1/jobs/{job_id}/pause"): "user",
+    ("POST", "/v1/jobs/{job_id}/resume"): "user",
+    ("POST", "/v1/jobs/{job_id}/retry"): "user",
+    ("POST", "/v1/jobs/{job_id}/clone"): "user",
+    ("GET", "/v1/jobs/{job_id}/checkpoints"): "viewer",
+    ("GET", "/v1/jobs/{job_id}/checkpoints/{step}/content"): "viewer",
     ("GET", "/v1/jobs/{job_id}/attempts"): "viewer",
     ("GET", "/v1/jobs/{job_id}/events"): "viewer",
     ("GET", "/v1/jobs/{job_id}/metrics"): "viewer",
@@ -162,6 +171,10 @@ ROLES = {
     ("GET", "/v1/jobs/{job_id}/artifacts"): "viewer",
     ("GET", "/v1/jobs/{job_id}/artifacts/{name:path}"): "viewer",
     ("HEAD", "/v1/jobs/{job_id}/artifacts/{name:path}"): "viewer",
+    ("POST", "/v1/jobs/{job_id}/predict"): "viewer",
+    ("GET", "/v1/predictions/{task_id}"): "viewer",
+    ("POST", "/v1/jobs/{job_id}/exports"): "user",
+    ("GET", "/v1/catalog"): "viewer",
     ("POST", "/v1/datasets"): "user",
     ("GET", "/v1/datasets"): "viewer",
     ("GET", "/v1/datasets/{dataset_id}"): "viewer",

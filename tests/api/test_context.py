@@ -186,7 +186,7 @@ JSON = {"Content-Type": "application/json"}
 
 class TestBodyLimits:
     def answer_to(self, reader: Asgi, **request: Any) -> httpx.Response:
-        limited = RequestContext(BodyLimits(reader, max_body_bytes=100, max_upload_bytes=1000))
+        limited = RequestContext(BodyLimits(reader, max_body_bytes=100, max_upload_bytes=1000, max_predict_bytes=500))
         return answered(limited, **({"method": "POST", "headers": JSON} | request))
 
     def test_a_body_of_the_limit_passes(self) -> None:
@@ -219,6 +219,17 @@ class TestBodyLimits:
         problem(self.answer_to(reader, content=b"x" * too_much, **upload), 413, "body_too_large")
         problem(self.answer_to(reader, content=b"{}", url="/v1/datasets"), 415, "unsupported_media_type")
 
+    def test_rows_to_predict_have_their_own_too(self) -> None:
+        rows = {"url": "/v1/jobs/job_x/predict", "headers": {"Content-Type": "text/csv"}}
+        assert self.answer_to(Reader(swallow=False), content=b"x" * 500, **rows).status_code == 200
+        assert problem(self.answer_to(Reader(swallow=False), content=b"x" * 501, **rows), 413, "body_too_large")
+        for url in ("/v1/jobs/job_x/predict/", "/v1/jobs/predict", "/v1/jobs/a/b/predict", "/v1/jobs/job_x/exports"):
+            problem(
+                self.answer_to(Reader(swallow=False), content=b"x", **rows | {"url": url}),
+                415,
+                "unsupported_media_type",
+            )
+
     def test_no_body_needs_no_type(self) -> None:
         assert self.answer_to(Reader(swallow=False), headers={}).status_code == 200
 
@@ -236,6 +247,6 @@ def test_asgi_lifespan_passes_through() -> None:
     async def app(scope: Any, _receive: Any, _send: Any) -> None:
         seen.append(scope["type"])
 
-    stack = RequestContext(AllowedHosts(BodyLimits(app, 1, 1), ("x",)))
+    stack = RequestContext(AllowedHosts(BodyLimits(app, 1, 1, 1), ("x",)))
     asyncio.run(stack({"type": "lifespan"}, None, None))  # type: ignore[arg-type] # nobody may touch them
     assert seen == ["lifespan"]

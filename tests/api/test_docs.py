@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from app.api import docs
+from app.api.job_examples import job_examples
 from app.api.problems import PROBLEMS
 from tests.api.client import ONE_DATABASE, Api, problem
 
@@ -83,6 +84,14 @@ class TestInABrowser:
         assert done.stdout.count('class="opblock-summary-path"') == sum(len(methods) for methods in operations)
         assert "btn authorize" in done.stdout
         assert "Content Security Policy" not in done.stderr
+
+    def test_the_form_of_a_job_offers_each_example(self, url: str, tmp_path: Path) -> None:
+        page = f"{url}/docs#/Jobs/create_job"
+        command = [str(BROWSER), *FLAGS, f"--user-data-dir={tmp_path}", page]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        offered = set(re.findall(r"<option[^>]*>([^<]+)</option>", done.stdout))
+        assert {example["summary"] for example in job_examples().values()} <= offered
+        assert {"Model: cnn", "Layer: conv2d", "Optimizer: adamw", "Schedule: cosine"} <= offered
 
 
 class TestAssets:

@@ -17,11 +17,14 @@ from app.jobs.models import Job
 from app.jobs.states import JobState
 from app.main import create_app
 from app.migrations_runner import upgrade
+from app.predictions.states import TaskKind
+from app.predictions.tasks import export_request
 from app.settings import Settings
 from app.storage import Storage
 from tests.api.client import ONE_DATABASE, SPEC, Api, problem, running
 from tests.api.serve import wait_until
 from tests.fakes import START, FakeClock
+from tests.predictions.asking import make_asker
 from tests.rows import add_worker
 
 
@@ -211,6 +214,19 @@ class TestMetrics:
         }
         assert found["trainshed_devices", (("state", "free"),)] == 3
         assert found["trainshed_build_info", (("version", __version__),)] == 1
+
+    def test_counts_predictions_and_exports_that_are_open(self, api: Api, database: Database, clock: FakeClock) -> None:
+        asker = make_asker(database, clock)
+        asker.taken()
+        asker.ask()
+        asker.ask(TaskKind.EXPORT, export_request("onnx"))
+        tasks = {key[1]: value for key, value in self.samples(api).items() if key[0] == "trainshed_model_tasks"}
+        assert tasks == {
+            (("kind", "predict"), ("state", "queued")): 1,
+            (("kind", "predict"), ("state", "running")): 1,
+            (("kind", "export"), ("state", "queued")): 1,
+            (("kind", "export"), ("state", "running")): 0,
+        }
 
     @ONE_DATABASE
     def test_requests_are_counted_by_the_template_of_their_route(self, api: Api) -> None:

@@ -1,6 +1,5 @@
-"""Submitting, listing, reading and cancelling jobs."""
+"""Submitting, listing and reading jobs."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from app.api.views import JobDetailView, JobView, ListView, ValidationView
 from app.db import Database
 from app.fleet.models import Lease
 from app.ids import is_id
-from app.jobs.models import Job, JournalRow
+from app.jobs.models import Job
 from app.jobs.states import JobState
 from app.scheduling.run import schedule
 from tests.api.client import ONE_DATABASE, SPEC, Api, Tenant, problem
@@ -269,42 +268,6 @@ class TestList:
         }.items():
             found = [job["id"] for job in api.get(f"/v1/jobs?{query}").json()["data"]]
             assert found == wanted, query
-
-
-class TestCancel:
-    def test_a_waiting_job_is_cancelled_at_once(self, api: Api) -> None:
-        job = api.submit()
-        answer = api.post(f"/v1/jobs/{job['id']}/cancel")
-        assert answer.status_code == 200
-        JobView.model_validate(answer.json())
-        assert answer.json()["state"] == "cancelled"
-
-    def test_a_running_job_is_asked_to_stop(self, api: Api, database: Database) -> None:
-        job = api.submit()
-        with database.write() as session:
-            row = session.get_one(Job, job["id"])
-            row.state, row.attempt = "running", 0
-        answer = api.post(f"/v1/jobs/{job['id']}/cancel")
-        assert answer.status_code == 202
-        assert (answer.json()["state"], answer.json()["stop_requested"]) == ("running", "cancel")
-
-    def test_asking_again_is_harmless(self, api: Api, database: Database) -> None:
-        job = api.submit()
-        answers = [api.post(f"/v1/jobs/{job['id']}/cancel") for _ in range(3)]
-        assert [answer.status_code for answer in answers] == [200, 200, 200]
-        with database.read() as session:
-            events = session.scalar(select(func.count()).where(JournalRow.job_id == job["id"]))
-        assert events == 2
-
-    def test_a_finished_job_is_a_conflict_and_stays_as_it_is(self, api: Api, database: Database) -> None:
-        job = api.submit()
-        set_state(database, job["id"], JobState.SUCCEEDED, finished_at=datetime(2026, 1, 31, 13, tzinfo=UTC))
-        shown = problem(api.post(f"/v1/jobs/{job['id']}/cancel"), 409, "state_conflict")
-        assert (shown["state"], shown["legal"]) == ("succeeded", [])
-        assert api.get(f"/v1/jobs/{job['id']}").json()["state"] == "succeeded"
-
-    def test_a_job_of_nobody_is_404(self, api: Api, tenant: Tenant) -> None:
-        problem(api.with_key(tenant.admin).post("/v1/jobs/job_01k0000000000000000000000a/cancel"), 404, "not_found")
 
 
 class TestTogether:

@@ -79,6 +79,24 @@ class TestMetrics:
         ]
 
     @ONE_DATABASE
+    def test_csv_has_every_point_is_quoted_as_rfc_4180_asks_and_comes_in_parts(self, api: Api, writer: Writer) -> None:
+        steps = list(range(20_000))
+        points = {"loss": {"step": steps, "epoch": [0] * 20_000, "value": [0.1] * 20_000}}
+        writer.write(metric(1, 'a\n"b"', "-Infinity"))
+        writer.write(Entry("metric", {"points": points}))
+        answer = api.get(f"/v1/jobs/{writer.job_id}/metrics?format=csv")
+        assert "content-length" not in answer.headers, "it is not known before it is sent"
+        assert answer.headers["content-disposition"].endswith(f'filename="{writer.job_id}-metrics.csv"')
+        # RFC 4180: lines end in CRLF, also the last; a cell with a quote or a line's end is quoted, a quote doubled.
+        assert answer.text.startswith(
+            'name,step,epoch,value,attempt\r\n"a\n""b""",1,1,-Infinity,1\r\nloss,0,0,0.1,1\r\n'
+        )
+        assert answer.text.endswith("loss,19999,0,0.1,1\r\n")
+        assert answer.text.count("\r\n") == 20_002
+        thinned = api.get(f"/v1/jobs/{writer.job_id}/metrics?format=csv&max_points=100&names=loss")
+        assert 2 < thinned.text.count("\r\n") <= 101
+
+    @ONE_DATABASE
     @pytest.mark.parametrize("query", ["max_points=1", "max_points=100001", "format=xml", "name=loss"])
     def test_a_parameter_that_cannot_be_is_refused(self, api: Api, writer: Writer, query: str) -> None:
         problem(api.get(f"/v1/jobs/{writer.job_id}/metrics?{query}"), 422, "invalid_request")

@@ -12,9 +12,13 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
+from app.api.limits import TABLES
 from app.api.problems import MEDIA_TYPE, PROBLEMS
 from app.api.views import Problem
+from app.db import Database
+from app.spec.catalog import entries
 from app.spec.examples import EXAMPLES
+from tests.api.answering import add_job_with_model, add_online_worker
 from tests.api.client import ONE_DATABASE, Api, Tenant
 
 Operation = dict[str, Any]
@@ -69,12 +73,22 @@ class TestDocument:
             ("POST", "/v1/jobs/validate"),
             ("GET", "/v1/jobs/{job_id}"),
             ("POST", "/v1/jobs/{job_id}/cancel"),
+            ("POST", "/v1/jobs/{job_id}/pause"),
+            ("POST", "/v1/jobs/{job_id}/resume"),
+            ("POST", "/v1/jobs/{job_id}/retry"),
+            ("POST", "/v1/jobs/{job_id}/clone"),
+            ("GET", "/v1/jobs/{job_id}/checkpoints"),
+            ("GET", "/v1/jobs/{job_id}/checkpoints/{step}/content"),
             ("GET", "/v1/jobs/{job_id}/attempts"),
             ("GET", "/v1/jobs/{job_id}/events"),
             ("GET", "/v1/jobs/{job_id}/metrics"),
             ("GET", "/v1/jobs/{job_id}/logs"),
             ("GET", "/v1/jobs/{job_id}/artifacts"),
             ("GET", "/v1/jobs/{job_id}/artifacts/{name}"),
+            ("POST", "/v1/jobs/{job_id}/predict"),
+            ("GET", "/v1/predictions/{task_id}"),
+            ("POST", "/v1/jobs/{job_id}/exports"),
+            ("GET", "/v1/catalog"),
             ("POST", "/v1/datasets"),
             ("GET", "/v1/datasets"),
             ("GET", "/v1/datasets/{dataset_id}"),
@@ -139,7 +153,20 @@ class TestDocument:
         assert {"framework", "model", "data", "hyperparameters", "device_count"} <= spec["properties"].keys()
         assert spec["additionalProperties"] is False
         upload = document["paths"]["/v1/datasets"]["post"]["requestBody"]["content"]
-        assert set(upload) == {"multipart/form-data", "text/csv"}
+        assert set(upload) == set(TABLES)
+        rows = document["paths"]["/v1/jobs/{job_id}/predict"]["post"]["requestBody"]["content"]
+        assert set(rows) == {"application/json", "text/csv"}
+        assert rows["application/json"]["schema"] == {"$ref": "#/components/schemas/PredictRequest"}
+
+    def test_the_form_of_a_job_has_an_example_for_each_model_layer_optimizer_and_schedule(
+        self, document: dict[str, Any]
+    ) -> None:
+        content = document["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["application/json"]
+        known = entries()
+        for group in ("model", "layer", "optimizer", "schedule"):
+            shown = {name for name in content["examples"] if name.startswith(f"{group}_")}
+            assert shown == {f"{group}_{entry.name}" for entry in known[f"{group}s"]}
+        assert content["examples"]["layer_conv2d"]["summary"] == "Layer: conv2d"
 
     def test_the_stream_is_described_beside_the_page(self, document: dict[str, Any]) -> None:
         events = document["paths"]["/v1/jobs/{job_id}/events"]["get"]["responses"]
@@ -161,10 +188,26 @@ class TestExamples:
     def test_every_spec_is_accepted(self, api: Api, document: dict[str, Any]) -> None:
         shown = self.examples(document, "/v1/jobs")
         assert {spec["framework"] for spec in shown.values()} == {"torch", "tensorflow"}
-        assert shown.keys() <= EXAMPLES.keys()
+        assert shown.keys() & EXAMPLES.keys()
         for name, spec in shown.items():
             assert api.post("/v1/jobs/validate", json=spec).status_code == 200, name
             assert api.post("/v1/jobs", json=spec).status_code == 201, name
+
+    @ONE_DATABASE
+    def test_rows_and_exports_have_the_shape_that_their_routes_read(
+        self, api: Api, database: Database, tenant: Tenant, document: dict[str, Any]
+    ) -> None:
+        job_id = add_job_with_model(database, tenant, framework="tensorflow")
+        add_online_worker(database)
+        for path in ("predict", "exports"):
+            for name, body in self.examples(document, f"/v1/jobs/{{job_id}}/{path}").items():
+                answer = api.post(f"/v1/jobs/{job_id}/{path}", json=body | {"timeout_s": 0.01})
+                assert answer.status_code == 202, (path, name, answer.text)
+        table = document["paths"]["/v1/jobs/{job_id}/predict"]["post"]["requestBody"]["content"]["text/csv"]["example"]
+        answer = api.post(
+            f"/v1/jobs/{job_id}/predict?timeout_s=0.01", content=table.encode(), headers={"Content-Type": "text/csv"}
+        )
+        assert answer.status_code == 202, answer.text
 
     @ONE_DATABASE
     def test_the_key_and_the_table_are_accepted(self, api: Api, tenant: Tenant, document: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from app.ids import new_id
 from app.jobs.models import Job
 from app.storage import Storage
 from tests.api.client import SPEC, Api, Tenant, problem
+from tests.api.stored import leave_checkpoint
 from tests.fakes import START, FakeClock
 from tests.rows import add_attempt, add_worker
 
@@ -40,7 +41,8 @@ def theirs(api: Api, other: Tenant, database: Database, storage: Storage, tmp_pa
                 **artifact,
             )
         )
-    return {"job_id": job, "dataset_id": dataset, "name": "model.bin", "name:path": "model.bin"}
+    leave_checkpoint(database, storage, tmp_path, job, 7)
+    return {"job_id": job, "dataset_id": dataset, "step": "7", "name": "model.bin", "name:path": "model.bin"}
 
 
 def scoped_routes(api: Api) -> list[tuple[str, str]]:

@@ -1,0 +1,57 @@
+"""The shapes of the catalog, for OpenAPI and the tests."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from app.api.views import Framework, View
+
+Task = Literal["classification", "regression"]
+
+
+class FrameworkChoice(View):
+    name: Framework
+    online: bool = Field(description="Whether a worker that has it is heard now.")
+    workers: int
+
+
+class PartChoice(View):
+    """A part with settings. `schema` is the JSON Schema of its object, `example` one that is valid as it stands."""
+
+    name: str
+    description: str
+    example: dict[str, Any]
+    settings: dict[str, Any] = Field(alias="schema")
+
+
+class WordChoice(View):
+    """A choice that is one word."""
+
+    name: str
+    description: str
+    example: str
+    task: Task
+
+
+class DatasetChoice(View):
+    """A table that comes with the service; `GET /v1/datasets/{name}` has its columns in full."""
+
+    name: str
+    description: str
+    rows: int
+    default_target: str
+    default_task: Task
+    columns: list[str]
+    example: dict[str, Any]
+
+
+class CatalogView(View):
+    object: Literal["catalog"]
+    frameworks: list[FrameworkChoice]
+    models: list[PartChoice]
+    layers: list[PartChoice]
+    optimizers: list[PartChoice]
+    schedules: list[PartChoice]
+    losses: list[WordChoice]
+    metrics: list[WordChoice]
+    datasets: list[DatasetChoice]
