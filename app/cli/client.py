@@ -65,11 +65,19 @@ class Client:
             if not page["has_more"] or len(found) >= limit:
                 return {**page, "data": found}
 
-    def post(self, path: str, content: bytes = b"", *, key: str | None = None) -> Any:  # noqa: ANN401 - JSON
+    def post(
+        self,
+        path: str,
+        content: bytes = b"",
+        *,
+        key: str | None = None,
+        media: str = "application/json",
+        params: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - JSON
         """Send JSON. With an Idempotency-Key a lost answer is asked for again: it cannot create anything twice."""
-        headers = {"Content-Type": "application/json"} if content else {}
+        headers = {"Content-Type": media} if content else {}
         if key is None:
-            return self._json(self._request("POST", path, content=content, headers=headers))
+            return self._json(self._request("POST", path, content=content, headers=headers, params=_given(params)))
         headers["Idempotency-Key"] = key
         for attempt in range(1, _TRIES + 1):
             try:
@@ -81,9 +89,9 @@ class Client:
         raise AssertionError
 
     def upload(self, path: str, file: Path, params: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
-        """Send a CSV file as it lies on disk, in pieces."""
+        """Send a file as it lies on disk, in pieces; the server finds out by itself what it is."""
         with file.open("rb") as content:
-            headers = {"Content-Type": "text/csv"}
+            headers = {"Content-Type": "text/csv" if file.suffix.lower() == ".csv" else "application/octet-stream"}
             return self._json(self._request("POST", path, params=_given(params), content=content, headers=headers))
 
     @contextlib.contextmanager

@@ -8,8 +8,10 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP: Final = 1024
 _MINUTE: Final = 60
 _HOUR: Final = 3600
+_AGES: Final = (("d", 24 * _HOUR), ("h", _HOUR), ("min", _MINUTE), ("s", 1))
 _SMALL: Final = 10.0
-_THOUSAND: Final = 1000
+_GROUPED: Final = 10_000  # shorter numbers are read at a glance, and a year is no 2 007
+_ROUNDED: Final = 1000
 
 
 def harmless(text: object) -> str:
@@ -45,21 +47,37 @@ def number(value: Any) -> str:  # noqa: ANN401 - a metric out of JSON: a number,
     """`0.9731`, `1.2e-05`, `12 345`, `NaN`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "–" if value is None else harmless(value)
-    if abs(value) >= _THOUSAND:
+    if abs(value) >= _GROUPED:
         return f"{value:,.0f}".replace(",", "\u202f")
+    if abs(value) >= _ROUNDED:
+        return f"{value:.0f}"
     return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def on_host(device: object) -> str:
+    """A device as it is called on its host, without the host's id behind the `@` of a CPU slot."""
+    return harmless(device).partition("@")[0]
+
+
+def moment(text: Any) -> str:  # noqa: ANN401 - as above
+    """An API time to the second: `2026-01-31T12:00:05Z`."""
+    found = _parsed(text)
+    return "–" if found is None else f"{found.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def clock_time(text: Any) -> str:  # noqa: ANN401 - as above
     """An API time as the time of day here."""
-    moment = _parsed(text)
-    return "–" if moment is None else f"{moment.astimezone():%H:%M:%S}"
+    found = _parsed(text)
+    return "–" if found is None else f"{found.astimezone():%H:%M:%S}"
 
 
 def age(text: Any, now: datetime | None = None) -> str:  # noqa: ANN401 - as above
-    """How long ago an API time was."""
-    moment = _parsed(text)
-    return "–" if moment is None else duration(max((now or datetime.now(UTC)).timestamp() - moment.timestamp(), 0.0))
+    """How long ago an API time was, in its largest unit: `4 s`, `2 min`, `3 h`, `5 d`."""
+    found = _parsed(text)
+    if found is None:
+        return "–"
+    seconds = int(max((now or datetime.now(UTC)).timestamp() - found.timestamp(), 0.0))
+    return next(f"{seconds // unit} {name}" for name, unit in _AGES if seconds >= unit or unit == 1)
 
 
 def _parsed(text: Any) -> datetime | None:  # noqa: ANN401 - as above

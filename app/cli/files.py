@@ -13,7 +13,7 @@ from app.cli.client import Client
 from app.cli.errors import CliError, UsageProblem
 from app.cli.identity import resolve_job
 from app.cli.options import AsJson, JobName, Key, Url, session
-from app.cli.tables import artifacts_table, columns_table, datasets_table, pairs
+from app.cli.tables import artifacts_table, columns_table, datasets_table, notes_table, pairs
 
 commands = typer.Typer()
 datasets = typer.Typer(no_args_is_help=True)
@@ -42,18 +42,23 @@ def list_datasets(context: typer.Context, url: Url = None, key: Key = None, as_j
 @datasets.command()
 def upload(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV file with a header.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or TSV with a header, Parquet, or NPZ.")],
     name: Annotated[str | None, typer.Option(help="What to call it; else the file's name.")] = None,
     url: Url = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Upload a CSV file; the answer's id is what a spec's data.source names."""
+    """Upload a table (CSV, TSV, Parquet, NPZ); the answer's id is what a spec's data.source names."""
     if not file.is_file():
         raise UsageProblem(f"{file} is not a file.")
     with session(context, url, key, as_json=as_json) as at:
         dataset = at.client.upload("/v1/datasets", file, {"name": name or file.name})
-        at.show(dataset, f"{dataset['id']} {dataset['name']}", columns_table(dataset["table"]["columns"]))
+        at.show(
+            dataset,
+            f"{dataset['id']} {dataset['name']}",
+            columns_table(dataset["table"]["columns"]),
+            notes_table(dataset["table"]),
+        )
 
 
 @datasets.command("show")
@@ -70,7 +75,8 @@ def show_dataset(
         # A built-in set has a description, an uploaded one a state and an owner.
         names = ("id", "name", "description", "state", "rows", "created_by", "created_at")
         shown = [(name, content.get(name)) for name in names]
-        at.show(content, pairs(shown), columns_table(content["table"]["columns"]))
+        table = content["table"]
+        at.show(content, pairs(shown), columns_table(table["columns"]), notes_table(table))
 
 
 @commands.command()

@@ -1,20 +1,17 @@
 """Commands about jobs: submit, ls, show, logs, cancel."""
 
-import json
 import uuid
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from app.cli.edge import Edge, edge_of
-from app.cli.errors import UsageProblem
+from app.cli.edge import edge_of
 from app.cli.figures import harmless
 from app.cli.follow import Patience, follow_journal
 from app.cli.identity import resolve_job
 from app.cli.options import AsJson, JobName, Key, Session, Url, session
+from app.cli.specfile import read_spec
 from app.cli.tables import attempts_table, job_pairs, jobs_table, metrics_table
-from app.cli.values import with_changes
 from app.cli.watch import watch
 
 commands = typer.Typer()
@@ -23,7 +20,9 @@ commands = typer.Typer()
 @commands.command()
 def submit(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The spec as JSON; - reads standard input.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The spec as JSON, comments allowed; - reads standard input.")
+    ],
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change the spec; may be repeated.")
     ] = None,
@@ -33,7 +32,7 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit a job: `trainshed submit job.json --set hyperparameters.epochs=5`."""
-    body = _spec(file, changes or [], edge_of(context))
+    body = read_spec(file, changes or [], edge_of(context))
     with session(context, url, key, as_json=as_json) as at:
         job = at.client.post("/v1/jobs", body, key=str(uuid.uuid4()))
         at.show(job, f"{job['id']} {job['state']}")
@@ -108,25 +107,6 @@ def cancel(context: typer.Context, job: JobName, url: Url = None, key: Key = Non
         content = at.client.post(f"/v1/jobs/{resolve_job(at.client, job)}/cancel")
         done = content["state"] == "cancelled"
         at.show(content, f"{content['id']} {content['state']}{'' if done else ', stops at its next safe point'}")
-
-
-def _spec(file: str, changes: list[str], edge: Edge) -> bytes:
-    """The body to post: the file's own bytes when nothing is changed, so that the server sees what was written.
-
-    Raises:
-        UsageProblem: it cannot be read, or is no JSON.
-    """
-    try:
-        text = edge.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageProblem(f"{file} cannot be read: {reason}.") from error
-    try:
-        spec: Any = json.loads(text)
-    except ValueError as error:
-        where = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "it"
-        raise UsageProblem(f"{file} is not JSON: {where}: {error.args[0].partition(':')[0]}.") from error
-    return json.dumps(with_changes(spec, changes)).encode() if changes else text.encode()
 
 
 def _print_lines(at: Session, lines: list[str]) -> None:

@@ -12,7 +12,7 @@ from typing import NoReturn
 import typer
 
 from app import __version__
-from app.cli import files, fleet, jobs, servers
+from app.cli import comparing, files, fleet, jobs, predicting, servers, starting, steering
 from app.cli.demo import command as demo
 from app.cli.edge import Edge
 from app.cli.errors import INTERRUPTED, CliError
@@ -30,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for part in (jobs, files, fleet, demo, servers):
+for part in (jobs, starting, steering, files, predicting, comparing, fleet, demo, servers):
     app.add_typer(part.commands)
 
 

@@ -7,12 +7,15 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.figures import age, duration, harmless, number, size
+from app.cli.figures import age, duration, harmless, moment, number, on_host, size
 
 Json = Mapping[str, Any]
 
 # Enough to tell files apart; --json has all of it.
 _DIGEST_SHOWN: Final = 12
+
+# Columns that people copy from or look for: never broken over lines, whatever room is left for the others.
+_WHOLE: Final = frozenset({"id", "dataset", "worker", "device", "file", "framework", "state"})
 
 COLOURS: Final = {
     "succeeded": "green",
@@ -32,7 +35,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
     """A plain table; cells that are the name of a state get its colour."""
     made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
     for column in columns:
-        made.add_column(column, overflow="fold")
+        made.add_column(column, overflow="fold", no_wrap=column in _WHOLE)
     for row in rows:
         made.add_row(*[_cell(value) for value in row])
     return made
@@ -51,14 +54,14 @@ def pairs(rows: Iterable[tuple[str, object]]) -> Table:
 
 def jobs_table(jobs: Iterable[Json]) -> Table:
     return table(
-        ("id", "name", "framework", "state", "progress", "devices", "age"),
+        ("id", "name", "framework", "state", "epochs", "devices", "age"),
         (
             (
                 job["id"],
                 job.get("name"),
                 job["framework"],
                 job["state"],
-                _progress(job),
+                _epochs(job),
                 f"{job['device_count']} × {job['device_type']}",
                 age(job["created_at"]),
             )
@@ -87,9 +90,10 @@ def job_pairs(job: Json) -> Table:
             ("devices", f"{job['device_count']} × {job['device_type']}"),
             ("progress", _progress(job)),
             ("run time", duration(job["run_s"]) if job.get("run_s") else None),
+            ("parent", _parent(job)),
             ("owner", job.get("owner")),
-            ("created", job["created_at"]),
-            ("finished", job.get("finished_at")),
+            ("created", moment(job["created_at"])),
+            ("finished", moment(job.get("finished_at"))),
             *(("warning", warning) for warning in job.get("warnings") or []),
         ]
     )
@@ -113,9 +117,9 @@ def attempts_table(attempts: Iterable[Json]) -> Table:
         (
             (
                 attempt["number"],
-                ", ".join(device["id"] for device in attempt["devices"]),
-                attempt.get("started_at"),
-                attempt.get("ended_at"),
+                ", ".join(on_host(device["id"]) for device in attempt["devices"]),
+                moment(attempt.get("started_at")),
+                moment(attempt.get("ended_at")),
                 _end_of(attempt),
             )
             for attempt in attempts
@@ -197,14 +201,25 @@ def columns_table(columns: Iterable[Json]) -> Table:
     )
 
 
+def notes_table(table_schema: Json) -> Table | None:
+    """What the check of a data set found; None when that is nothing."""
+    notes = table_schema.get("problems") or []
+    if not notes:
+        return None
+    return table(
+        ("column", "finding", "count", "first row", "what it means"),
+        ((note.get("column"), note["code"], note.get("count"), note.get("row"), note["message"]) for note in notes),
+        title="Findings",
+    )
+
+
 def artifacts_table(artifacts: Iterable[Json]) -> Table:
     return table(
-        ("name", "kind", "type", "size", "attempt", "sha-256"),
+        ("file", "kind", "size", "attempt", "sha-256"),
         (
             (
                 item["name"],
                 item["kind"],
-                item["media_type"],
                 size(item["size_bytes"]),
                 item["attempt"],
                 f"{item['digest'][:_DIGEST_SHOWN]}…",
@@ -214,16 +229,45 @@ def artifacts_table(artifacts: Iterable[Json]) -> Table:
     )
 
 
+def checkpoints_table(checkpoints: Iterable[Json]) -> Table:
+    return table(
+        ("step", "epoch", "which", "val_loss or loss", "size", "attempt", "age"),
+        (
+            (
+                item["step"],
+                item["epoch"],
+                ", ".join(name for name in ("best", "last", "final") if item.get(name)) or item.get("reason"),
+                number((item.get("metrics") or {}).get("val_loss", (item.get("metrics") or {}).get("loss"))),
+                size(item["size_bytes"]),
+                item["attempt"],
+                age(item["created_at"]),
+            )
+            for item in checkpoints
+        ),
+    )
+
+
 def _cell(value: object) -> Text:
     text = "–" if value is None else "\n".join(harmless(line) for line in str(value).splitlines())
     return Text(text, style=COLOURS.get(text.partition(",")[0], ""))
 
 
+def _epochs(job: Json) -> str:
+    progress = job.get("progress")
+    return f"{progress['epoch']}/{progress['epochs']}" if progress else "–"
+
+
 def _progress(job: Json) -> str:
     progress = job.get("progress")
-    if not progress:
-        return "–"
-    return f"{progress['epoch']}/{progress['epochs']} epochs, {progress['fraction']:.0%}"
+    return f"{_epochs(job)} epochs, {progress['fraction']:.0%}" if progress else "–"
+
+
+def _parent(job: Json) -> str | None:
+    parent = job.get("parent")
+    if not parent:
+        return None
+    step = parent.get("checkpoint")
+    return f"{parent['how']} of {parent['job']}{'' if step is None else f', from step {step}'}"
 
 
 def _end_of(attempt: Json) -> str:

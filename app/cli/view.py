@@ -1,9 +1,10 @@
 """What a follower knows of a job, made up from its journal, entry by entry."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.cli.figures import duration, harmless, number
+from app.cli.figures import duration, harmless, number, on_host
 from app.cli.follow import JournalEntry
 
 # Metrics that say how fast it goes, not how well; they are shown elsewhere.
@@ -81,7 +82,9 @@ def sentence_of(entry: JournalEntry) -> str | None:
     if entry.get("worker"):
         words.append(f"on {harmless(entry['worker'])}")
     if entry.get("devices"):
-        words.append(f"({', '.join(harmless(device) for device in entry['devices'])})")
+        # `starting` names devices by their ids, `running` by what they are: two alike are counted.
+        alike = Counter(on_host(device) for device in entry["devices"])
+        words.append(f"({', '.join(name if count == 1 else f'{count} × {name}' for name, count in alike.items())})")
     if entry.get("attempt", 0) > 1:
         words.append(f"[attempt {entry['attempt']}]")
     line = " ".join(words)

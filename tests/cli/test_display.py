@@ -77,6 +77,10 @@ class TestSentences:
         entry = state(1, "starting", 2, worker="gpu-1", devices=["GPU-1", "GPU-2"])
         assert sentence_of(entry) == "starting on gpu-1 (GPU-1, GPU-2) [attempt 2]"
 
+    def test_devices_that_read_alike_are_counted(self) -> None:
+        entry = state(1, "running", devices=["CPU slot, 1 thread", "CPU slot, 1 thread", "other"])
+        assert sentence_of(entry) == "running (2 × CPU slot, 1 thread, other)"
+
     def test_an_end_gives_its_reason(self) -> None:
         assert sentence_of(RUN[-1]) == "failed: diverged: The loss became NaN."
 
@@ -93,7 +97,7 @@ class TestLines:
         lines = [line.partition(" ")[2] for line in shown(RUN, terminal=False).splitlines()]
         assert lines == [
             "queued",
-            "starting on gpu-1 (cpu-0@abc)",
+            "starting on gpu-1 (cpu-0)",
             "running (CPU slot)",
             "epoch 1/4  25%  loss 0.5  12\u202f346 samples/s, 1.5 s left",
             "epoch 2/4  50%  loss NaN  12\u202f346 samples/s, 1.5 s left",

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.cli.figures import age, clock_time, duration, harmless, number, size
+from app.cli.figures import age, clock_time, duration, harmless, moment, number, on_host, size
 
 
 class TestFigures:
@@ -29,7 +29,9 @@ class TestFigures:
             (1.234e-5, "1.234e-05"),
             (3, "3"),
             (12345.6, "12\u202f346"),
-            (-2000, "-2\u202f000"),
+            (-20000, "-20\u202f000"),
+            (2007, "2007"),
+            (2007.4, "2007"),
             ("NaN", "NaN"),
             ("-Infinity", "-Infinity"),
             (None, "–"),
@@ -39,12 +41,26 @@ class TestFigures:
         assert number(value) == text
 
     def test_what_is_not_there_is_a_dash(self) -> None:
-        assert [duration(None), size(None), age(None), clock_time("no time")] == ["–"] * 4
+        assert [duration(None), size(None), age(None), clock_time("no time"), moment(None)] == ["–"] * 5
+
+    def test_a_moment_is_told_to_the_second_in_utc(self) -> None:
+        assert moment("2026-01-31T12:00:05.999999Z") == "2026-01-31T12:00:05Z"
+        assert moment("2026-01-31T12:00:05+01:00") == "2026-01-31T11:00:05Z"
+
+    def test_a_device_of_a_host_is_told_without_the_host(self) -> None:
+        assert [on_host("cpu-1@3d12"), on_host("GPU-1"), on_host("cpu\x1b")] == ["cpu-1", "GPU-1", "cpu\ufffd"]
+
+    @pytest.mark.parametrize(
+        ("then", "text"),
+        [("31T12:00:00", "5 s"), ("31T11:57:06", "2 min"), ("31T09:00:06", "2 h"), ("28T12:00:00", "3 d")],
+    )
+    def test_an_age_is_told_in_its_largest_unit(self, then: str, text: str) -> None:
+        now = datetime(2026, 1, 31, 12, 0, 5, tzinfo=UTC)
+        assert age(f"2026-01-{then}.000000Z", now) == text
 
     def test_an_age_is_never_negative(self) -> None:
         now = datetime(2026, 1, 31, 12, 0, 5, tzinfo=UTC)
-        assert age("2026-01-31T12:00:00.000000Z", now) == "5.0 s"
-        assert age("2026-01-31T12:00:09.000000Z", now) == "0.0 s"
+        assert age("2026-01-31T12:00:09.000000Z", now) == "0 s"
 
 
 class TestHarmless:

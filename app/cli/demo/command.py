@@ -4,7 +4,9 @@ import contextlib
 import json
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,8 +15,10 @@ from rich.console import Console
 from rich.live import Live
 
 from app.cli.client import Client
+from app.cli.demo.mishap import kill_once
 from app.cli.demo.outcome import Outcome, outcomes_table
 from app.cli.demo.plan import Trial, penguins_file, trials
+from app.cli.demo.questions import answers_table, ask
 from app.cli.demo.stage import service
 from app.cli.edge import edge_of
 from app.cli.errors import NOT_SUCCEEDED, OK
@@ -22,7 +26,7 @@ from app.cli.options import AsJson, Session
 
 commands = typer.Typer()
 
-_LOOK_S: Final = 0.3
+_LOOK_S: Final = 0.2
 _NO_PENGUINS: Final = (
     "The package palmerpenguins is not installed, so the demo leaves out the upload of a CSV file, and cannot pass. "
     "Install it with: pip install palmerpenguins"
@@ -35,9 +39,10 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's home with jobs and models.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start a service of its own, train real jobs on torch and TensorFlow, show the results, stop.
+    """Start a service of its own, train real jobs on torch and TensorFlow, kill a trainer, predict, show all, stop.
 
-    Exit code 0 only when every job succeeded and its test metric clears its bar.
+    Exit code 0 only when every job succeeded, its test metric clears its bar, what was killed went on from its
+    checkpoint, and every prediction is right.
     """
     edge = edge_of(context)
     began = time.monotonic()
@@ -48,16 +53,24 @@ def demo(
         ready_s = time.monotonic() - began
         edge.err.print(f"A service is up at {connection.url} ({ready_s:.1f} s); API docs: {connection.url}/docs")
         with Client(connection, edge.transport, edge.pause) as client:
-            outcomes = run_trials(Session(client, edge, as_json), file)
+            at = Session(client, edge, as_json)
+            outcomes = run_trials(at, file)
+            answers = [answer for outcome in outcomes if outcome.passed for answer in ask(client, outcome)]
     seconds = time.monotonic() - began
-    passed = file is not None and all(outcome.passed for outcome in outcomes)
+    passed = file is not None and all(o.passed for o in outcomes) and all(answer.passed for answer in answers)
     kept = str(home) if keep else None
     if as_json:
         summary = {"passed": passed, "seconds": seconds, "ready_s": ready_s, "home": kept}
-        content = {**summary, "jobs": [outcome.as_json() for outcome in outcomes]}
+        content = {
+            **summary,
+            "jobs": [outcome.as_json() for outcome in outcomes],
+            "predictions": [asdict(answer) for answer in answers],
+        }
         edge.out.file.write(json.dumps(content, ensure_ascii=False) + "\n")
     else:
         edge.out.print(outcomes_table(outcomes))
+        if answers:
+            edge.out.print(answers_table(answers))
         _explain(edge.out, outcomes, home if keep else None)
         edge.out.print(f"{'Every bar holds' if passed else 'NOT every bar holds'}; {seconds:.0f} s in all.")
     raise typer.Exit(OK if passed else NOT_SUCCEEDED)
@@ -68,13 +81,23 @@ def run_trials(at: Session, penguins: Path | None) -> list[Outcome]:
     source = None
     if penguins is not None:
         source = str(at.client.upload("/v1/datasets", penguins, {"name": penguins.name})["id"])
-    outcomes = [Outcome(trial, _submit(at.client, trial)) for trial in trials(source)]
+    outcomes = [Outcome(trial, _submit(at.client, trial)) for trial in trials(source, pair_of_devices(at.client))]
+    killed: set[str] = set()
     with _shown(at) as show:
         while not all(outcome.ended for outcome in outcomes):
             at.edge.pause(_LOOK_S)
             outcomes = [outcome if outcome.ended else _look(at.client, outcome) for outcome in outcomes]
+            for outcome in outcomes:
+                if outcome.trial.kill and outcome.trial.name not in killed and kill_once(at.client, outcome.job):
+                    killed.add(outcome.trial.name)
             show(outcomes)
     return outcomes
+
+
+def pair_of_devices(client: Client) -> str | None:
+    """The type of device of which this service has two or more; None when there is no such type."""
+    kinds = Counter(device["kind"] for device in client.get("/v1/devices")["data"] if device["state"] != "unusable")
+    return next((kind for kind, count in kinds.items() if count > 1), None)
 
 
 def _submit(client: Client, trial: Trial) -> dict[str, Any]:

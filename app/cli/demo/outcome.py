@@ -35,7 +35,15 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        return self.job["state"] == "succeeded" and self.value is not None and self.value >= self.trial.bar
+        good = self.job["state"] == "succeeded" and self.value is not None and self.value >= self.trial.bar
+        return good and (self.resumed_from is not None or not self.trial.kill)
+
+    @property
+    def resumed_from(self) -> int | None:
+        """The step from which the last attempt went on; None when it began anew."""
+        attempts = self.job.get("attempts") or []
+        step = attempts[-1].get("resumed_from_step") if len(attempts) > 1 else None
+        return None if step is None else int(step)
 
     @property
     def device(self) -> str:
@@ -71,6 +79,7 @@ class Outcome:
             "metric": self.trial.metric,
             "value": self.value,
             "bar": self.trial.bar,
+            "resumed_from_step": self.resumed_from,
             "passed": self.passed,
             "artifacts": [item["name"] for item in self.artifacts],
         }
@@ -78,7 +87,7 @@ class Outcome:
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     return table(
-        ("job", "framework", "data", "state", "time", "device", "samples/s", "metric", "value", "bar", "model"),
+        ("job", "framework", "data", "state", "time", "device", "samples/s", "metric", "value", "bar", "resumed at"),
         (
             (
                 outcome.job["id"],
@@ -91,7 +100,7 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
                 outcome.trial.metric,
                 f"{number(outcome.value)}{_mark(outcome)}",
                 f"≥ {outcome.trial.bar:g}",
-                ", ".join(item["name"] for item in outcome.artifacts if item["kind"] == "model"),
+                None if outcome.resumed_from is None else f"step {outcome.resumed_from}",
             )
             for outcome in outcomes
         ),

@@ -45,9 +45,13 @@ class ServiceFailed(CliError):
 
 
 def environment(environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    """The caller's environment without what belongs to a service of the caller."""
+    """The caller's environment without what belongs to a service of the caller.
+
+    Two CPU devices, unless the caller says otherwise: a machine with few cores would have one.
+    """
     strange = {f"{_PREFIX}{name}{end}" for name in _NOT_OURS for end in ("", "_FILE")}
-    return {name: value for name, value in environ.items() if name not in strange} | {"TRAINSHED_HOME": str(home)}
+    kept = {name: value for name, value in environ.items() if name not in strange}
+    return {f"{_PREFIX}CPU_SLOTS": "2", **kept, "TRAINSHED_HOME": str(home)}
 
 
 @contextlib.contextmanager

@@ -80,8 +80,19 @@ class TestTable:
         assert "✓" not in text
         assert "✗" not in text
 
-    def test_models_are_named(self) -> None:
-        kept = [{"name": "model.safetensors", "kind": "model"}, {"name": "split.safetensors", "kind": "report"}]
-        text = self.shown(Outcome(TRIAL, job(state="succeeded"), kept))
-        assert "model.safetensors" in text
-        assert "split" not in text
+    def test_a_resumed_job_says_from_which_step(self) -> None:
+        again = {**ATTEMPT, "resumed_from_step": 900}
+        assert "step 900" in self.shown(Outcome(TRIAL, job(state="succeeded", attempts=[ATTEMPT, again])))
+
+
+class TestKilled:
+    KILLED = Trial({"name": "killed torch"}, "test_accuracy", 0.95, kill=True)
+
+    def after(self, *attempts: dict[str, Any]) -> Outcome:
+        metrics = {"last": {"test_accuracy": 0.97}, "best": None}
+        return Outcome(self.KILLED, job(state="succeeded", metrics=metrics, attempts=list(attempts)))
+
+    def test_it_has_passed_only_when_the_second_attempt_went_on(self) -> None:
+        assert self.after(ATTEMPT, {**ATTEMPT, "resumed_from_step": 900}).passed
+        assert not self.after(ATTEMPT).passed
+        assert not self.after(ATTEMPT, {**ATTEMPT, "resumed_from_step": None}).passed
