@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 BENCH := .bench-venv
 # At most two test processes unless told otherwise: a test may start a server, a worker and a trainer of its own.
 TEST_PROCESSES ?= 2
+# Which tests: those marked "full" take minutes each, and only `make full` runs them.
+MARKS ?= not full
 PIP_INSTALL := -m pip install --disable-pip-version-check --quiet --quiet
 EXTRAS := api,worker,torch,tensorflow,dev
 
@@ -46,15 +48,16 @@ up: setup ## Start the service on this machine until Ctrl-C.
 	@$(BIN)/trainshed up
 
 .PHONY: test
-test: setup ## Run every test; TEST_ARGS="-k journal" narrows it.
-	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(TEST_ARGS)
+test: setup ## Run the tests; TEST_ARGS="-k journal" narrows it.
+	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile -m '$(MARKS)' $(TEST_ARGS)
 
 .PHONY: check
 check: setup ## Check style, types, import law, house rules, schema and container files.
 	@$(BIN)/python scripts/checks.py
 
 .PHONY: full
-full: check test bench ## Run everything: check, test and bench.
+full: MARKS :=
+full: check test bench ## Run everything: check, every test, also the long ones, and bench.
 
 .PHONY: bench
 bench: $(BENCH)/made-in setup ## Measure us beside our peers; tables here, rows in build/bench.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.specs import long, quick
-from tests.e2e.stack import Stack, running_stack
+from tests.e2e.stack import Stack, is_gone, running_stack
 
 FRAMEWORK_FILES = ("libtorch", "torch/lib", "tensorflow", "libtpu", "keras")
 # Fastest first would be 48, 24, 8 GB; by PCI address it is 8, 48, 24.
@@ -110,6 +110,31 @@ class TestPinnedAtExec:
             small["pci_bus_id"],
             "SmallCard",
         )
+
+
+class TestOneAfterAnother:
+    def test_a_device_changes_hands_only_when_the_process_is_gone(self, stack: Stack) -> None:
+        """C21: TensorFlow gives a device back only when its process ends: pid 1 gone, then lease 2, then pid 2."""
+        first, second = (stack.submit(quick("tensorflow", exports=[])) for _ in range(2))
+        (device,) = stack.client.get("/v1/devices").json()["data"]
+        assert device["kind"] == "cpu", "one device, so they take turns"
+        pids: dict[str, int] = {}
+
+        def holder_is_alone() -> bool | None:
+            (seen,) = stack.client.get("/v1/devices").json()["data"]
+            # Read before the processes are looked at: whoever is gone now was gone or going then, never the other way.
+            jobs = {job_id: stack.job(job_id) for job_id in (first, second)}
+            for job_id, job in jobs.items():
+                if job["attempts"] and (pid := job["attempts"][0]["workers"][0]["pid"]):
+                    pids[job_id] = pid
+            if seen["job_id"] == second:
+                assert is_gone(pids[first]), "the second job holds the device, and the first one's process lives"
+            return all(job["state"] == "succeeded" for job in jobs.values()) or None
+
+        stack.until(holder_is_alone, "both have succeeded")
+        assert pids[first] != pids[second]
+        one, two = (stack.job(job_id)["attempts"][0] for job_id in (first, second))
+        assert one["started_at"] < two["placed_at"] < two["started_at"]
 
 
 class TestHeartbeatIsNotProgress:
