@@ -32,7 +32,7 @@ _SELU_ALPHA: Final = 1.6732632423543772
 ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "linear": lambda x: x,
     "relu": tf.nn.relu,
-    "leaky_relu": lambda x: tf.nn.leaky_relu(x, alpha=0.01),
+    "leaky_relu": lambda x: tf.where(x > 0, x, 0.01 * x),  # tf.nn.leaky_relu rounds its slope to float32
     "tanh": tf.tanh,
     "sigmoid": tf.sigmoid,
     "elu": tf.nn.elu,
