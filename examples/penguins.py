@@ -34,7 +34,10 @@ def main(file: Path, framework: str) -> None:
 
 
 def upload(server: httpx.Client, file: Path) -> str:
-    answer = checked(server.post("/v1/datasets", params={"name": file.name}, content=file.read_bytes()))
+    headers = {"Content-Type": "text/csv"}
+    answer = checked(
+        server.post("/v1/datasets", params={"name": file.name}, headers=headers, content=file.read_bytes())
+    )
     for note in answer["table"]["problems"]:
         print(f"  {note['message']}")
     return str(answer["id"])

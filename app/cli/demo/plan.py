@@ -110,9 +110,9 @@ def _cnn(framework: str) -> dict[str, Any]:
     return {
         "name": f"digits-cnn {framework}",
         "framework": framework,
-        "model": {"type": "cnn", "filters": [8, 16], "dense": [32]},
+        "model": {"type": "cnn", "filters": [16, 32], "dense": [64]},
         "data": {"source": "digits", "split": _SPLIT, "preprocess": {"numeric": "none"}},
-        "hyperparameters": {"epochs": 8, "batch_size": 32, "learning_rate": 0.003, "schedule": _COSINE},
+        "hyperparameters": {"epochs": 10, "batch_size": 32, "learning_rate": 0.003, "schedule": _COSINE},
         "device_count": 1,
     }
 
@@ -123,7 +123,7 @@ def _two_devices(framework: str, device_type: str) -> dict[str, Any]:
         "framework": framework,
         "model": {"type": "mlp", "hidden": [128], "batch_norm": True, "dropout": 0.1},
         "data": {"source": "digits", "split": _SPLIT},
-        "hyperparameters": {"epochs": 10, "batch_size": 64, "learning_rate": 0.003, "schedule": _COSINE},
+        "hyperparameters": {"epochs": 20, "batch_size": 64, "learning_rate": 0.003, "schedule": _COSINE},
         "device_count": 2,
         "device_type": device_type,
     }
