@@ -40,7 +40,7 @@ help: ## List these verbs.
 setup: $(VENV)/made-in ## Make .venv with everything in it; PYTHON=... chooses the interpreter.
 
 .PHONY: demo
-demo: setup ## Start the service, train three jobs on each framework, show them, and stop.
+demo: setup ## Start the service, train on both frameworks, kill a trainer, predict, show all, and stop.
 	@$(BIN)/trainshed demo
 
 .PHONY: up

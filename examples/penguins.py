@@ -38,7 +38,7 @@ def upload(server: httpx.Client, file: Path) -> str:
     answer = checked(
         server.post("/v1/datasets", params={"name": file.name}, headers=headers, content=file.read_bytes())
     )
-    for note in answer["table"]["problems"]:
+    for note in answer["problems"]:
         print(f"  {note['message']}")
     return str(answer["id"])
 

@@ -76,13 +76,14 @@ def respond(cache: Cache, line: bytes) -> dict[str, Any]:
         request = asked["request"]
         rows = request["csv"].encode() if "csv" in request else request["rows"]
         return {"answer": as_json(model, model.answer(rows))}
-    except InvalidRows as error:
+    except (InvalidRows, InvalidTable) as error:
         errors = [
             {"row": problem.row, "column": problem.column, "message": problem.message} for problem in error.problems
         ]
-        return _error(error.code, str(error), errors)
-    except InvalidTable as error:
-        return _error("invalid_rows", str(error), [{"row": None, "column": None, "message": str(error)}])
+        return _error(InvalidRows.code, str(error), errors)
+    except UnicodeEncodeError:
+        message = "The CSV text has half of a character (a surrogate of UTF-16 alone). Write it in UTF-8."
+        return _error("invalid_rows", message, [{"row": None, "column": None, "message": message}])
     except UnreadableModel as error:
         return _error(error.code, str(error), [])
     except RecursionError:

@@ -23,15 +23,15 @@ from app.api.paging import DatasetPage, list_response
 from app.api.routing import api_router
 from app.api.services import PrincipalDep, Services, ServicesDep
 from app.api.uploads import received
-from app.api.views import BuiltinView, DatasetView, ListView, PreviewView
-from app.datasets.schemas import dataset_json, describe_builtin
+from app.api.views import BuiltinView, DatasetLine, DatasetView, ListView, PreviewView
+from app.datasets.schemas import dataset_json, dataset_line, describe_builtin
 from app.datasets.service import Upload, add_dataset, delete_dataset, get_dataset, list_datasets
 from app.errors import Conflict, NotFound
 from app.ids import pattern
 from app.jobs.models import Job
 from app.jobs.states import FINAL
 from app.tables import BUILTIN, TableFormat, detect, format_of, preview
-from app.tables.apart import preview_apart, profile_apart
+from app.tables.apart import PACKED, preview_apart, profile_apart
 
 log = structlog.get_logger("trainshed.api")
 router = api_router(prefix="/v1/datasets", tag="Datasets")
@@ -168,14 +168,14 @@ def _add(
     return dataset_json(dataset), False
 
 
-@router.get("", summary="List uploaded tables", responses={200: {"model": ListView[DatasetView]}})
+@router.get("", summary="List uploaded tables", responses={200: {"model": ListView[DatasetLine]}})
 def list_all_datasets(request: Request, services: ServicesDep, principal: PrincipalDep, page: DatasetPage) -> Response:
-    """The project's tables, each with its columns and their statistics. Built-in ones are not among them."""
+    """The project's tables; the columns of one come with its id. Built-in ones are not among them."""
     with services.database.read() as session:
         rows = list_datasets(
             session, principal.project_id, after=page.after, limit=page.fetch, descending=page.descending
         )
-    return list_response(request, rows, page.limit, dataset_json, lambda row: row.id)
+    return list_response(request, rows, page.limit, dataset_line, lambda row: row.id)
 
 
 @router.get("/{dataset_id}", summary="Read about a table", responses={200: {"model": DatasetView | BuiltinView}})
@@ -188,7 +188,7 @@ def read_dataset(dataset_id: AnyDataset, services: ServicesDep, principal: Princ
 
 
 @router.get("/{dataset_id}/preview", summary="Read a table's first rows", responses={200: {"model": PreviewView}})
-def preview_dataset(
+async def preview_dataset(
     dataset_id: AnyDataset,
     services: ServicesDep,
     principal: PrincipalDep,
@@ -196,10 +196,12 @@ def preview_dataset(
 ) -> Response:
     """The first rows: cells of a text file as they stand there, others as numbers, text, times, and arrays as lists."""
     if dataset_id in BUILTIN:
-        shown = preview(None, dataset_id, rows=rows)
+        shown = await run_sync(lambda: preview(None, dataset_id, rows=rows))
     else:
-        path, table_format = _file_of(services, principal, dataset_id)
-        shown = preview_apart(path, table_format, rows=rows)
+        path, table_format = await run_sync(_file_of, services, principal, dataset_id)
+        # A packed file is read by a child: no more of them at once than uploads are checked.
+        limiter = services.checkers if table_format in PACKED else None
+        shown = await run_sync(lambda: preview_apart(path, table_format, rows=rows), limiter=limiter)
     return json_response({"object": "preview", "columns": shown.names, "rows": shown.rows})
 
 

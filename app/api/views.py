@@ -261,7 +261,9 @@ class DataProblem(View):
     suggestion: str | None
 
 
-class DatasetView(View):
+class DatasetLine(View):
+    """An uploaded table in a list."""
+
     id: str
     object: Literal["dataset"]
     name: str
@@ -270,10 +272,15 @@ class DatasetView(View):
     rows: int
     size_bytes: int
     digest: str = Field(description="SHA-256 of the file as it was sent, in hex.")
-    table: TableSchema
-    problems: list[DataProblem] = Field(description="What a spec that uses these columns will meet.")
     created_by: str
     created_at: datetime
+
+
+class DatasetView(DatasetLine):
+    """An uploaded table with its columns."""
+
+    table: TableSchema
+    problems: list[DataProblem] = Field(description="What a spec that uses these columns will meet.")
 
 
 class BuiltinView(View):

@@ -42,7 +42,7 @@ def compare(
             content,
             _facts(pair, titles),
             table(("setting", *titles), shown) if shown else "Both were told the same.",
-            _metrics_table(metrics, titles) if metrics else "Neither has metrics yet.",
+            _metrics_table(metrics, [_short(job) for job in pair]) if metrics else "Neither has metrics yet.",
         )
 
 
@@ -66,7 +66,11 @@ def measured(left: Json, right: Json) -> Iterator[tuple[str, list[Any], list[Any
 
 
 def _title(job: Json) -> str:
-    return f"{job.get('name') or job['framework']} …{job['id'][-6:]}"
+    return f"{job.get('name') or job['framework']} {_short(job)}"
+
+
+def _short(job: Json) -> str:
+    return f"…{job['id'][-6:]}"
 
 
 def _facts(pair: list[Json], titles: list[str]) -> Any:  # noqa: ANN401 - something that Rich can print
@@ -83,7 +87,7 @@ def _metrics_table(metrics: list[tuple[str, list[Any], list[Any]]], titles: list
         (name, *(number(value) for value in last), _gap(last), *(number(value) for value in best))
         for name, last, best in metrics
     ]
-    return table(("metric", *titles, "difference", *(f"{title}, best" for title in titles)), rows)
+    return table(("metric", *titles, "difference", *(f"best {title}" for title in titles)), rows)
 
 
 def _gap(values: list[Any]) -> str:

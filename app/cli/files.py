@@ -57,7 +57,7 @@ def upload(
             dataset,
             f"{dataset['id']} {dataset['name']}",
             columns_table(dataset["table"]["columns"]),
-            notes_table(dataset["table"]),
+            notes_table(dataset),
         )
 
 
@@ -76,7 +76,7 @@ def show_dataset(
         names = ("id", "name", "description", "state", "rows", "created_by", "created_at")
         shown = [(name, content.get(name)) for name in names]
         table = content["table"]
-        at.show(content, pairs(shown), columns_table(table["columns"]), notes_table(table))
+        at.show(content, pairs(shown), columns_table(table["columns"]), notes_table(content))
 
 
 @commands.command()

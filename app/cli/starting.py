@@ -19,6 +19,7 @@ _LEFT_OUT: Final = {
     "constant": "the same value in every row",
     "all_different": "a different value in every row, as an id has",
     "too_many_categories": "more than 1000 different texts",
+    "not_a_number": "a column of numbers with cells that are none",
 }
 """Problems of a column that make it a bad feature, by their code."""
 
@@ -62,7 +63,7 @@ def commented_spec(dataset: Json, framework: str, target: str | None) -> str:
     table = dataset["table"]
     columns = {column["name"]: column for column in table["columns"]}
     chosen, why = _target(table, columns, target)
-    left_out = _unfit(table, columns, chosen)
+    left_out = _unfit(dataset.get("problems") or table.get("problems") or [], columns, chosen)
     features = [name for name, column in columns.items() if name != chosen and name not in left_out]
     gaps = {name: columns[name].get("missing", 0) + columns[name].get("infinite", 0) for name in (*features, chosen)}
     lines = [
@@ -109,10 +110,10 @@ def _kind(column: Json) -> str:
     return "a number: regression"
 
 
-def _unfit(table: Json, columns: dict[str, Json], target: str) -> dict[str, str]:
+def _unfit(notes: list[Json], columns: dict[str, Json], target: str) -> dict[str, str]:
     found = {
         note["column"]: _LEFT_OUT[note["code"]]
-        for note in table.get("problems") or []
+        for note in notes
         if note["code"] in _LEFT_OUT and note.get("column") not in (None, target)
     }
     times = {

@@ -167,14 +167,14 @@ def workers_table(workers: Iterable[Json]) -> Table:
 
 def datasets_table(datasets: Iterable[Json]) -> Table:
     return table(
-        ("dataset", "name", "state", "rows", "columns", "size", "age"),
+        ("dataset", "name", "format", "state", "rows", "size", "age"),
         (
             (
                 dataset["id"],
                 dataset["name"],
+                dataset["format"],
                 dataset["state"],
                 number(dataset["rows"]),
-                len(dataset["table"]["columns"]),
                 size(dataset["size_bytes"]),
                 age(dataset["created_at"]),
             )
@@ -201,9 +201,9 @@ def columns_table(columns: Iterable[Json]) -> Table:
     )
 
 
-def notes_table(table_schema: Json) -> Table | None:
+def notes_table(dataset: Json) -> Table | None:
     """What the check of a data set found; None when that is nothing."""
-    notes = table_schema.get("problems") or []
+    notes = dataset.get("problems") or []
     if not notes:
         return None
     return table(

@@ -12,6 +12,11 @@ from app.tables import BUILTIN, builtin_schema, column_notes
 
 def dataset_json(dataset: Dataset) -> dict[str, Any]:
     table = TableSchema.model_validate(dataset.table)
+    return {**dataset_line(dataset), "table": table.model_dump(mode="json"), "problems": problems_of(table)}
+
+
+def dataset_line(dataset: Dataset) -> dict[str, Any]:
+    """A data set in a list: all but its table, which can have as much as megabytes."""
     return {
         "id": dataset.id,
         "object": "dataset",
@@ -21,8 +26,6 @@ def dataset_json(dataset: Dataset) -> dict[str, Any]:
         "rows": dataset.rows,
         "size_bytes": dataset.size_bytes,
         "digest": dataset.digest,
-        "table": table.model_dump(mode="json"),
-        "problems": problems_of(table),
         "created_by": dataset.created_by,
         "created_at": to_rfc3339(dataset.created_at),
     }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Select, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from app.datasets.models import Dataset
 from app.datasets.names import NAME_LIMIT, clean_name
@@ -124,8 +124,8 @@ def get_dataset(session: Session, project_id: str, dataset_id: str) -> Dataset:
 def list_datasets(
     session: Session, project_id: str, *, after: str | None = None, limit: int = 50, descending: bool = True
 ) -> list[Dataset]:
-    """A page of the project's data sets by id, which is by time."""
-    query = select(Dataset).where(Dataset.project_id == project_id)
+    """A page of the project's data sets by id, which is by time; without their tables, which can have megabytes."""
+    query = select(Dataset).options(defer(Dataset.table, raiseload=True)).where(Dataset.project_id == project_id)
     if after is not None:
         query = query.where(Dataset.id < after if descending else Dataset.id > after)
     return list(session.scalars(query.order_by(Dataset.id.desc() if descending else Dataset.id.asc()).limit(limit)))

@@ -13,7 +13,7 @@ _HEADER_LIMIT: Final = 10_000
 _MAGIC, _PREFIX_BYTES = b"\x93NUMPY", 12
 _HEADER: Final = re.compile(
     r"\{'descr': (?:'(?P<type>[^']{1,40})'|(?P<fields>\[.*\])), 'fortran_order': (?P<order>True|False), "
-    r"'shape': \((?P<shape>(?:\d{1,18}, ?)*(?:\d{1,18})?)\),? ?\} *\n?"
+    r"'shape': \((?P<shape>(?:\d{1,20}, ?)*(?:\d{1,20})?)\),? ?\} *\n?"
 )
 """Each digit has one way to match: a pattern with several takes time without end to refuse what almost fits."""
 

@@ -147,8 +147,8 @@ class NpzFile:
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> _Member:
     """Read the header of one array, and refuse what cannot be a column."""
-    name = entry.filename.removesuffix(_ENDING)
-    if entry.is_dir() or name == entry.filename:
+    name = entry.filename.removesuffix(_ENDING).strip()
+    if entry.is_dir() or not entry.filename.endswith(_ENDING):
         sentence = f"'{entry.filename[:80]}' in the archive is no array ({_ENDING})."
         raise InvalidTable([TableProblem(sentence, "Write the archive with numpy.savez.")])
     if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

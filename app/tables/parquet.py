@@ -35,12 +35,12 @@ class ParquetFile:
             schema = pl.read_parquet_schema(path)
             self._frame = pl.scan_parquet(path, glob=False, hive_partitioning=False)
             self._rows = int(self._frame.select(pl.len()).collect().item())
-        self.names = list(schema)
+        self.names = [name.strip() for name in schema]  # as those of a text file, which a prediction may bring
         check_names(self.names)
         problems = [_wrong_type(name, kind) for name, kind in schema.items() if not _fits(kind)]
         if problems:
             raise InvalidTable(problems)
-        self.shapes = {name: kind.shape for name, kind in schema.items() if isinstance(kind, pl.Array)}
+        self.shapes = {name.strip(): kind.shape for name, kind in schema.items() if isinstance(kind, pl.Array)}
         self._width = sum(_width(kind) for kind in schema.values())
         self._check_size()
 
@@ -142,7 +142,6 @@ def _array(column: pl.Series, rows: Array) -> Array:
     flat = column.reshape((-1,)) if len(kind.shape) == 1 else column.explode()
     while isinstance(flat.dtype, pl.Array):
         flat = flat.explode()
-    values = (
-        flat.cast(pl.Float64, strict=False).fill_null(np.nan) if flat.dtype.is_float() or flat.null_count() else flat
-    )
+    whole = flat.dtype.is_integer() and flat.dtype != pl.Int128 and not flat.null_count()
+    values = flat if whole else flat.cast(pl.Float64, strict=False).fill_null(np.nan)
     return values.to_numpy().reshape(len(column), *kind.shape)

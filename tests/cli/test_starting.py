@@ -23,8 +23,8 @@ def column(name: str, kind: str = "number", **members: Any) -> dict[str, Any]:
 
 
 def dataset(*columns: dict[str, Any], problems: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
-    table = {"source_kind": "csv", "rows": 200, "columns": list(columns), "problems": list(problems)}
-    return {"id": ID, "name": "birds.csv", "table": table}
+    table = {"source_kind": "csv", "rows": 200, "columns": list(columns)}
+    return {"id": ID, "name": "birds.csv", "table": table, "problems": list(problems)}
 
 
 SPECIES = column("species", "text", distinct=2, labels=["a", "b"], minimum=None, maximum=None, texts=200)

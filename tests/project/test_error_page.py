@@ -27,7 +27,9 @@ NEVER_TOLD: Final = {
 
 # How the code of a notice is written down: as an argument, as a pair, in an entry of the journal.
 NOTICE: Final = re.compile(
-    r'(?:\bnotice\(|\b_?say\(|\bappend\(\(|\byield )\s*(?:session, job, )?"([a-z_]+)",|\{"code": "([a-z_]+)", "message"'
+    r'(?:\bnotice\(|\b_?say\(|\bappend\(\()\s*(?:session, job, )?"([a-z_]+)",'
+    r'|\byield "([a-z_]+)", f?"'
+    r'|\{"code": "([a-z_]+)", "message"'
 )
 NOTICES_ARE_IN: Final = ("app/jobs", "app/tables/selection.py", "workers")
 WAITING: Final = re.compile(r'\bWaiting\("([a-z_]+)"')

@@ -1,5 +1,7 @@
-"""A Parquet file read by a child, with limits."""
+"""A packed file read by a child, with limits."""
 
+import json
+import resource
 from datetime import datetime
 from pathlib import Path
 
@@ -37,7 +39,26 @@ class TestAnswers:
         path.write_bytes(path.read_bytes()[:-5])
         assert only_problem(lambda: profile_apart(path, "parquet")) == only_problem(lambda: profile(path, "parquet"))
 
-    def test_other_formats_need_no_child(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_archive_of_arrays_is_packed_too(self, tmp_path: Path) -> None:
+        path = tmp_path / "table"
+        with path.open("wb") as file:
+            np.savez_compressed(file, x=np.ones((4, 2)), y=np.arange(4))
+        assert profile_apart(path, "npz") == profile(path, "npz")
+        assert preview_apart(path, "npz", rows=2) == preview(path, None, "npz", rows=2)
+
+    def test_what_a_library_stumbles_over_is_a_damaged_file(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def stumbles(*_: object) -> None:
+            raise SystemError("error return without exception set")
+
+        monkeypatch.setattr(apart, "profile", stumbles)
+        monkeypatch.setattr(resource, "setrlimit", lambda *_: None)  # this process is to go on
+        assert apart.main(["1", "1", "profile", "parquet", str(path)]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["problems"][0]["message"] == "The file cannot be read: it is damaged."
+
+    def test_text_formats_need_no_child(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(apart, "sys", None)  # nothing could be started
         assert profile_apart(DATA / "gaps.csv", "csv") == profile(DATA / "gaps.csv")
         assert preview_apart(DATA / "gaps.csv", "csv", rows=1).names == ["f1", "f2", "f3", "label"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,19 @@ class TestColumns:
         ]
         for name, values in expected.columns.items():
             np.testing.assert_array_equal(found.columns[name], values)
+
+    def test_arrays_of_decimals_and_of_wide_integers_are_numbers(self, store: Store) -> None:
+        prices = pl.Series([[Decimal("1.25"), Decimal(2)], [None, Decimal(0)]], dtype=pl.Array(pl.Decimal(10, 2), 2))
+        wide = pl.Series([[1, 2], [3, 4]], dtype=pl.Array(pl.Int128, 2))
+        table = read_table(store(pl.DataFrame({"price": prices, "wide": wide})), None)
+        np.testing.assert_array_equal(table.columns["price"], [[1.25, 2], [np.nan, 0]])
+        np.testing.assert_array_equal(table.columns["wide"], [[1, 2], [3, 4]])
+
+    def test_names_have_no_blanks_around_them_as_in_a_text_file(self, store: Store) -> None:
+        assert [column.name for column in profile(store(pl.DataFrame({" a": [1], "b ": [2]}))).columns] == ["a", "b"]
+        assert only_problem(lambda: profile(store(pl.DataFrame({" a": [1], "a": [2]})))).message == (
+            "2 columns are named 'a'."
+        )
 
     def test_times_are_brought_to_utc(self, store: Store) -> None:
         moment = pl.Series([datetime(2030, 1, 31, 8)]).dt.replace_time_zone("Europe/Paris")  # noqa: DTZ001

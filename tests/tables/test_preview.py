@@ -29,6 +29,19 @@ class TestText:
         assert preview(path, None, rows=3).rows == [["1", "2"]] * 3
 
 
+class TestLarge:
+    def test_a_header_of_thousands_of_names(self, write: Write) -> None:
+        names = [f"expression of gene {number}" for number in range(6000)]  # more than is read at first
+        path = write(",".join(names) + "\n" + (",".join(["1"] * 6000) + "\n") * 50)
+        shown = preview(path, None, rows=50)
+        assert shown.names == names
+        assert len(shown.rows) == 33  # 200,000 cells
+
+    def test_a_long_cell_is_cut(self, write: Write) -> None:
+        shown = preview(write(f"a,b\n1,{'x' * 100_000}\n2,{'y' * 200}\n"), None, rows=2)
+        assert shown.rows == [["1", "x" * 200 + "…"], ["2", "y" * 200]]
+
+
 class TestTyped:
     def test_parquet_keeps_its_types(self, tmp_path: Path) -> None:
         frame = pl.DataFrame(

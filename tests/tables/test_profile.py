@@ -6,12 +6,16 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.spec import CellAt, Column
 from app.tables import profile_csv, read_table
+from app.tables.cells import read_cells
+from app.tables.tally import Tally
 from tests.tables.files import DATA
 
 Write = Callable[[bytes | str], Path]
@@ -25,6 +29,19 @@ def column_of(write: Write, *cells: str) -> Column:
     rows.writerow(["c", "other"])
     rows.writerows([cell, 1] for cell in cells)
     return profile_csv(write(buffer.getvalue())).columns[0]
+
+
+class TestLongText:
+    def test_values_that_differ_at_their_end_alone_are_different(self, write: Write) -> None:
+        found = column_of(write, *(2000 * "x" + end for end in "aabc"))
+        assert (found.kind, found.distinct, found.labels) == ("text", 3, None)
+
+    def test_are_kept_by_a_digest(self) -> None:
+        tally = Tally("c")
+        text = pl.Series(["y" * 5_000_000, "short", None, "y" * 5_000_000])
+        tally.add(read_cells(text), np.arange(4))
+        assert sorted(map(len, tally.words.found)) == [5, 256 + 1 + 64]  # the start, an ellipsis, SHA-256
+        assert sorted(tally.words.found.values()) == [1, 2]
 
 
 class TestKind:

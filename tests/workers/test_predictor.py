@@ -164,6 +164,18 @@ class TestRefusals:
         assert shared.predict(folder, {"rows": rows_of()})["labels"]
         assert pid_of(shared) == pid
 
+    def test_csv_that_is_no_table_names_the_row_and_the_child_goes_on(self, shared: Predictor, tmp_path: Path) -> None:
+        data = {"target": "species", "features": ["bill_length_mm"], "missing": "drop"}
+        folder = trained(csv_job(tmp_path, penguins(), data))[0]
+        name = "bill_length_mm"
+        pid = pid_of(shared)
+        for content, row in ((f"{name},sex\n1\n", 2), (f"{name},{name}\n1,2\n", 1), (f"{name}\n\ud800\n", None)):
+            with pytest.raises(PredictionRefused) as caught:
+                shared.predict(folder, {"csv": content})
+            assert caught.value.code == "invalid_rows"
+            assert [error["row"] for error in caught.value.errors] == [row]
+        assert pid_of(shared) == pid
+
     def test_model_that_cannot_be_used_is_refused(self, shared: Predictor, folder: Path) -> None:
         (folder / "model.json").write_text("{}")
 

@@ -69,6 +69,11 @@ class _Problems:
         if len(self.kept) < _MOST_PROBLEMS:
             self.kept.append(RowNote(message, row, column, advice))
 
+    @property
+    def full(self) -> bool:
+        """Whether further problems are only counted."""
+        return len(self.kept) >= _MOST_PROBLEMS
+
     def settle(self) -> None:
         if self.count:
             raise InvalidRows(self.kept, self.count)
@@ -197,11 +202,12 @@ def _csv_column(
     problems: _Problems, column: FittedInput, cells: pl.Series, rows: NDArray[np.int64], *, impute: bool
 ) -> Values:
     read = read_cells(cells)
+    text = _words(column, cells, read.text) if isinstance(column, OneHotInput) else read.text
     if not impute:
-        for place in np.flatnonzero(read.text.is_null().to_numpy()):
+        for place in np.flatnonzero(text.is_null().to_numpy()):
             _gap(problems, column.name, int(rows[place]), absent=False)
     if isinstance(column, OneHotInput):
-        return _objects(read.text)
+        return _objects(text)
     if isinstance(column, BooleanInput):
         truths = booleans(read.text)
         _wrong_cells(problems, column.name, read.text, truths.is_null(), rows, "true or false")
@@ -209,6 +215,12 @@ def _csv_column(
     finite = read.number.is_finite().fill_null(value=False)
     _wrong_cells(problems, column.name, read.text, ~finite, rows, "a finite number")
     return read.number.fill_null(np.nan).to_numpy()
+
+
+def _words(column: OneHotInput, cells: pl.Series, text: pl.Series) -> pl.Series:
+    """Text that means nothing in a CSV file is text all the same where the model knows it: Parquet can hold `NA`."""
+    words = cells.str.strip_chars()
+    return text.fill_null(words.set(~words.is_in(column.categories).fill_null(value=False), None))
 
 
 def _wrong_cells(
@@ -232,8 +244,11 @@ def _gap(problems: _Problems, name: str, row: int, *, absent: bool) -> None:
 
 
 def _unknown_column(problems: _Problems, name: object, inputs: Sequence[FittedInput], row: int | None) -> None:
-    names = [column.name for column in inputs]
     shown = str(name)[:_SHOWN]
+    if problems.full:
+        problems.add(shown)  # counted alone: looking for the nearest of many names takes time
+        return
+    names = [column.name for column in inputs]
     near = nearest_word(str(name), names)
     advice = f"did you mean '{near}'?" if near else f"the model takes {', '.join(names[:8])}."
     where = "" if row is None else f"Row {row}: "

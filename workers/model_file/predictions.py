@@ -82,18 +82,14 @@ class LoadedModel:
         """
         x = encoded.reshape(len(encoded), *self.description.input_shape)
         logits = self._logits(x, row_numbers)
-        bad = np.flatnonzero(~np.isfinite(logits).all(axis=1))
-        if len(bad):
-            row = int(row_numbers[bad[0]])
-            reason = (
-                f"Row {row}: the model's answer is not a finite number; a value of the row is far too large for it."
-            )
-            raise InvalidRows([RowNote(reason, row)], len(bad))
+        _require_finite(logits, row_numbers)
         if self.description.classes is not None:
             labels = [self.description.classes[place] for place in logits.argmax(axis=1)]
             return Predictions(labels=labels, probabilities=softmax(logits), warnings=warnings)
         scaling = self.description.target_scaling
-        values = logits[:, 0] if scaling is None else logits[:, 0] * scaling.scale[0] + scaling.mean[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = logits[:, 0] if scaling is None else logits[:, 0] * scaling.scale[0] + scaling.mean[0]
+        _require_finite(values[:, None], row_numbers)
         return Predictions(values=values, warnings=warnings)
 
     def _logits(self, x: NDArray[np.float64], row_numbers: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -112,6 +108,14 @@ class LoadedModel:
         rows = min(_MOST_ROWS, max(1, _VALUES // max(map(math.prod, shapes))))
         for start in range(0, len(x), rows):
             yield start, x[start : start + rows]
+
+
+def _require_finite(answers: NDArray[np.float64], row_numbers: NDArray[np.int64]) -> None:
+    bad = np.flatnonzero(~np.isfinite(answers).all(axis=1))
+    if len(bad):
+        row = int(row_numbers[bad[0]])
+        reason = f"Row {row}: the model's answer is not a finite number; a value of the row is far too large for it."
+        raise InvalidRows([RowNote(reason, row)], len(bad))
 
 
 def predict_rows(directory: Path, rows: Sequence[Mapping[str, object]] | bytes) -> Predictions:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from app.spec.data import Preprocess
 from app.spec.inputs import InputColumn
 from app.tables import InvalidTable
+from workers.data import rows as reading
 from workers.data.encoding import Encoder, InvalidRows, RowNote
 
 INPUTS = [
@@ -103,6 +104,14 @@ class TestRefused:
             encoder().read_rows([{**GOOD, "size": "x"}] * 50)
 
         assert (len(caught.value.problems), caught.value.count) == (20, 50)
+
+    def test_the_nearest_name_is_looked_for_in_those_that_are_told_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        looked_for: list[str] = []
+        monkeypatch.setattr(reading, "nearest_word", lambda name, _: looked_for.append(name))
+        with pytest.raises(InvalidRows) as caught:
+            encoder().read_rows([{f"column {number}": 1 for number in range(1000)}])
+        assert caught.value.count == 1000
+        assert len(looked_for) == 20
 
     def test_no_rows(self) -> None:
         assert refused([])[0].message == "There is no row to predict."
@@ -224,6 +233,23 @@ class TestCsv:
     def test_what_is_no_table_is_refused_as_an_upload_is(self, content: bytes) -> None:
         with pytest.raises(InvalidTable):
             encoder().read_csv(content)
+
+    @pytest.mark.parametrize("impute", [False, True])
+    def test_words_for_nothing_are_text_where_the_model_knows_them(self, impute: bool) -> None:  # noqa: FBT001 - a case
+        # Parquet and NPZ can hold them: Namibia is NA. A gap instead would be refused, or filled without a word.
+        column = InputColumn("country", "one_hot", 3, ("DE", "NA", "nan"))
+        values = {"country": objects(["DE", "DE", "NA", "nan"])}
+        fitted = Encoder.fit(values, np.arange(4), [column], Preprocess(), impute=impute, others=["y"])
+        content = b"country,y\nNA,1\n nan ,1\nDE,1\n"
+        read = fitted.read_csv(content)
+        assert read.columns["country"].tolist() == ["NA", "nan", "DE"]
+        assert fitted.apply(read.columns).tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+        assert read.warnings == ()
+
+    def test_other_words_for_nothing_stay_gaps(self) -> None:
+        with pytest.raises(InvalidRows) as caught:
+            encoder().read_csv(b"size,wild,tree\n1,true,NA\n")
+        assert [(problem.row, problem.column) for problem in caught.value.problems] == [(2, "tree")]
 
     def test_a_model_of_arrays_takes_no_file(self) -> None:
         with pytest.raises(InvalidRows, match="is an array, which no CSV cell can hold"):

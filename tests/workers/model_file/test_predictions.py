@@ -1,5 +1,6 @@
 """A saved model: the frameworks' own predictions, from NumPy alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from tests.workers.exports.models import MODELS, TABLE, VOCABULARY, random_rows,
 from tests.workers.model_file.saved import penguins, trained
 from tests.workers.training_jobs import builtin_job, csv_job
 from workers.data.encoding import InvalidRows
-from workers.model_file import LoadedModel, Predictions, UnreadableModel, predict, predict_rows, predictions
+from workers.model_file import Columns, LoadedModel, Predictions, UnreadableModel, predict, predict_rows, predictions
 from workers.protocol import Assignment
 
 
@@ -178,6 +179,14 @@ class TestWhatAModelCannotAnswer:
 
         with pytest.raises(InvalidRows, match=r"Row 2: the model's answer is not a finite number"):
             predict(folder, rows)
+
+    def test_value_beyond_float64_names_its_row(self, tmp_path: Path) -> None:
+        shape, layers = MODELS["dense"]
+        model = LoadedModel.load(write_model(tmp_path, layers, shape, task="regression"))
+        vast = model.description.model_copy(update={"target_scaling": Columns(mean=[0.0], scale=[1e308])})
+        rows = [{"pixels": [0.0] * 6}, {"pixels": [1e4] * 6}]
+        with pytest.raises(InvalidRows, match="Row 2: the model's answer is not a finite number"):
+            replace(model, description=vast).answer(rows)
 
     def test_number_without_an_embedding_names_its_row(self, tmp_path: Path) -> None:
         folder = write_model(tmp_path, [EmbeddingLayer("embedding_1", VOCABULARY, 3), FlattenLayer("flatten_1")], (7,))
