@@ -30,6 +30,7 @@ from workers.data.split import PART_NAMES, PartName
 from workers.environment_record import ENVIRONMENT_NAME
 from workers.evaluation import Evaluator
 from workers.model_file import PROBE_NAME, TrainedModel, UnreadableModel, forward, read, read_probe, save
+from workers.model_file.rounding import room_for_rounding
 from workers.protocol import ArtifactKind
 
 MODEL_FOLDER: Final = "model"
@@ -40,12 +41,6 @@ PROBE_ROWS: Final = 8
 
 TOLERANCES: Final[Mapping[Precision, float]] = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """How far NumPy's float32 answer may be from the framework's, as a share of the largest output."""
-
-_OTHER_ORDER: Final = 10
-"""How many times NumPy's own rounding (float32 against float64) the framework's may be: it adds in another order.
-
-Large inputs whose products nearly cancel leave few digits of a small output; that is no fault of the file.
-"""
 
 
 @dataclass(frozen=True)
@@ -101,10 +96,9 @@ def check(folder: Path, precision: Precision = "float32") -> None:
     if probe is None:
         raise TrainingFailed(f"The saved model has no '{PROBE_NAME}' to be tried with.", Cause.ARTIFACT_UNREADABLE)
     found = forward(description.layers, weights, probe.x)
-    wide = {name: value.astype(np.float64) for name, value in weights.items()}
-    rounding = np.abs(found - forward(description.layers, wide, probe.x.astype(np.float64))).max()
     scale = max(1.0, float(np.abs(probe.outputs).max()))
-    allowed = TOLERANCES[precision] * scale + _OTHER_ORDER * rounding
+    rounding = room_for_rounding(description.layers, weights, probe.x, precision, found)
+    allowed = TOLERANCES[precision] * scale + rounding
     # Not "more than": a NaN is not more than anything.
     if found.shape != probe.outputs.shape or not np.abs(found - probe.outputs).max() <= allowed:
         raise TrainingFailed(

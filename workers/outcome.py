@@ -69,6 +69,9 @@ def ending_of(watched: Watched) -> Ending:
         held = end.lock.rpartition("/")[2].removesuffix(".lock")
         return failed(Cause.DEVICE_UNAVAILABLE, f"Another process of this host holds {held}.")
     if isinstance(word, Failed):
+        if word.cause is Cause.TRAINER_KILLED and watched.out_of_memory:
+            # The trainer saw one of its ranks die; only from here is it seen that the kernel did it.
+            return _ended(end, Cause.HOST_OUT_OF_MEMORY, f"The kernel killed a process to free memory. {word.message}")
         return _ended(end, word.cause, word.message)
     if (success := _success(watched)) is not None:
         return success

@@ -20,7 +20,7 @@ from workers.data.order import epoch_plan, steps_per_epoch
 from workers.environment_record import environment_record
 from workers.epoch_run import EpochRun, Window
 from workers.evaluation import Evaluator, block_rows
-from workers.handover import Finished, hand_over
+from workers.handover import PROBE_ROWS, Finished, hand_over
 from workers.narration import Narrator
 from workers.preparation import has_batch_norm, open_session, parameter_count, read_dataset
 from workers.protocol import Assignment, Done, Progress
@@ -170,9 +170,9 @@ class Training:
         track = self._track
         if track.decisions.stopped_early:
             self._narrator.stopped_early(track.decisions.monitor, track.decisions.best)
-        best = track.best_weights
-        if best is not None:
+        if (best := track.best_weights) is not None:
             self._session.restore(best, None)
+        self._require_finite_outputs()
         values = self._evaluator.measure("test", "test_")
         self._require_finite("test_loss", values.get("test_loss", 0.0))
         self._metrics = track.final_metrics | values
@@ -193,7 +193,10 @@ class Training:
         self._narrator.saved(names)
 
     def _capture(self) -> State:
-        return self._track.capture(self._session)
+        state = self._track.capture(self._session)
+        if self._track.run is not None or not len(self._data.parts["validation"]):
+            self._require_finite_outputs()  # after an epoch, the validation loss has told
+        return state
 
     def _safe_point(self) -> None:
         if (reason := self._context.stop_reason()) is not None:
@@ -205,6 +208,12 @@ class Training:
         epoch, step = self._progress().epoch, self._track.step
         self._reporter.add(epoch, step, {name: value})
         raise Diverged(f"The {name} became {value} by step {step} of {self._steps}, in epoch {epoch}.")
+
+    def _require_finite_outputs(self) -> None:
+        """Try the weights as they are now on a few rows: the loss of a step is that of the weights before it."""
+        if not np.isfinite(self._session.outputs("train", 0, min(PROBE_ROWS, self._rows))).all():
+            step = self._track.step
+            raise Diverged(f"The outputs are not finite any more after step {step} of {self._steps}.")
 
     def _advice(self) -> str:
         smaller = f"Use a smaller hyperparameters.learning_rate, for example {self._settings.learning_rate / 10:g}"

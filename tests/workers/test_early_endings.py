@@ -226,3 +226,21 @@ class TestDiverging:
         for checkpoint in listener.checkpoints:
             assert checkpoint.step <= 7
             assert np.isfinite(read(tmp_path / checkpoint.path).weights["batch_norm_1.moving_variance"]).all()
+
+    @pytest.mark.parametrize("framework", ["numpy", "torch", "tensorflow"])
+    def test_a_last_step_that_no_loss_shows_is_seen_in_the_outputs(self, tmp_path: Path, framework: str) -> None:
+        # One step without a validation part: the loss was finite, and weights of 1e30 are, but not what they give.
+        assignment = csv_job(
+            tmp_path,
+            DIVERGING,
+            {"target": "y", "preprocess": {"numeric": "none"}, "split": {"validation": 0.0, "test": 0.0}},
+            "torch" if framework == "numpy" else framework,
+            hyperparameters={"epochs": 1, "batch_size": 1000, "learning_rate": 1e16, "optimizer": "sgd"},
+        )
+        listener = Listener()
+
+        with np.errstate(all="ignore"), pytest.raises(Diverged, match="outputs are not finite any more after step 1"):
+            run(assignment, listener, None if framework == "numpy" else load_backend(framework))
+
+        assert math.isfinite(listener.series("loss")[-1])
+        assert (listener.checkpoints, listener.artifacts) == ([], {})

@@ -18,6 +18,7 @@ from tests.workers.backends.fake import NumpyBackend
 from tests.workers.training_jobs import Listener, builtin_job, csv_job
 from workers import handover
 from workers.backends.base import TrainingFailed, load_backend
+from workers.exports.reference import Reference
 from workers.handover import TOLERANCES, check
 from workers.loop import train
 from workers.model_file import TrainedModel, forward, read, save
@@ -67,9 +68,13 @@ class TestProbe:
         assert load_file(listener.artifacts["probe.safetensors"][0])["x"].shape == (2, 1)
 
 
-def _other_answers(folder: Path) -> None:
+def _other(folder: Path, more: np.float32) -> None:
     probe = load_file(folder / "probe.safetensors")
-    save_file({"x": probe["x"], "outputs": probe["outputs"] + np.float32(0.01)}, folder / "probe.safetensors")
+    save_file({"x": probe["x"], "outputs": probe["outputs"] + more}, folder / "probe.safetensors")
+
+
+def _other_answers(folder: Path) -> None:
+    _other(folder, np.float32(0.01))
 
 
 def _no_numbers(folder: Path) -> None:
@@ -121,6 +126,58 @@ class TestCheck:
         assert np.abs(found - outputs).max() > 10 * TOLERANCES["float32"] * max(1.0, np.abs(outputs).max())
 
         check(folder)
+
+    @pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+    def test_half_precision_of_large_numbers_that_nearly_cancel_is_no_fault(
+        self, tmp_path: Path, framework: str
+    ) -> None:
+        # bfloat16 has 8 bits: of the years 1992, 2000, 2008 and 2016 are left, of prices around 100 000 every 512th
+        random = np.random.default_rng(0)
+        years, months = random.integers(1990, 2021, 400), random.integers(1, 13, 400)
+        rows = [f"{y},{m},{50 * (y + m / 12):.4f},{(y - 2005) / 10}\n" for y, m in zip(years, months, strict=True)]
+        table = tmp_path / "table.csv"
+        table.write_text("year,month,price,y\n" + "".join(rows))
+        assignment = csv_job(
+            tmp_path,
+            table,
+            {"target": "y", "preprocess": {"numeric": "none"}},
+            framework,
+            task="regression",
+            model={"type": "mlp", "hidden": [32, 32]},
+            hyperparameters={"epochs": 20, "batch_size": 32, "learning_rate": 0.01, "precision": "bfloat16"},
+        )
+
+        folder = trained(assignment, framework).artifacts["model.json"][0].parent
+
+        probe = load_file(folder / "probe.safetensors")
+        found = forward(read(folder)[0].layers, load_file(folder / "model.safetensors"), probe["x"])
+        room = TOLERANCES["bfloat16"] * max(1.0, np.abs(probe["outputs"]).max())
+        assert np.abs(found - probe["outputs"]).max() > room
+        reference = Reference.of(folder)
+        reference.check("an export of it", reference.exact)  # nor is it one of what is exported
+        _other(folder, np.float32(1000 * room))
+        with pytest.raises(TrainingFailed):
+            check(folder, "bfloat16")
+
+    def test_numbers_of_an_embedding_are_not_rounded(self, tmp_path: Path) -> None:
+        # 257 has nine bits: rounded to bfloat16 it would be the row of another word, or none at all.
+        table = tmp_path / "table.csv"
+        table.write_text("word,y\n" + "".join(f"{n % 258},{n % 2}\n" for n in range(600)))
+        layers = [{"type": "embedding", "input_dim": 258, "output_dim": 4}, {"type": "flatten"}]
+        assignment = csv_job(
+            tmp_path,
+            table,
+            {"target": "y", "preprocess": {"numeric": "none"}, "split": SPLIT},
+            task="classification",
+            model={"type": "sequential", "layers": layers},
+            hyperparameters={"epochs": 1, "precision": "bfloat16"},
+        )
+
+        folder = trained(assignment, "torch").artifacts["model.json"][0].parent
+        probe = load_file(folder / "probe.safetensors")
+        save_file({name: value[:1] for name, value in probe.items()}, folder / "probe.safetensors")
+
+        check(folder, "bfloat16")
 
     def test_a_model_that_was_saved_wrong_is_handed_over_by_nobody(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

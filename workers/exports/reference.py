@@ -1,5 +1,6 @@
 """What a loaded file must answer: the model's own outputs, by NumPy in float64 and as the framework gave them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -8,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.spec.layers import EmbeddingLayer, walk
+from app.spec.training import Precision
 from workers.exports.request import CannotExport
 from workers.model_file import Description, forward, read, read_probe, softmax
+from workers.model_file.rounding import room_for_rounding
 
 Values = NDArray[np.floating]
 
@@ -19,7 +22,7 @@ TOLERANCE: Final = 1e-5
 _ROUNDING: Final = 4.0
 """A model that loses more than `TOLERANCE` to float32 by itself may lose this many times as much in another program."""
 
-_LOOSE: Final = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.02}
+_LOOSE: Final[Mapping[Precision, float]] = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.02}
 """For the framework's own outputs where it did not compute in plain float32: on a card, whose convolutions may round to
 TF32, or in half precision. The exact outputs hold such a model to `TOLERANCE` as any other."""
 
@@ -35,6 +38,7 @@ class Reference:
     exact: NDArray[np.float64]
     tolerance: float
     framework: Values | None
+    framework_tolerance: float
 
     @classmethod
     def of(cls, model: Path) -> Self:
@@ -50,9 +54,13 @@ class Reference:
             raise CannotExport("The probe beside the model has rows that the model does not take.")
         precise = {name: value.astype(np.float64) for name, value in weights.items()}
         exact = forward(description.layers, precise, x.astype(np.float64)).astype(np.float64)
-        rounding = _distance(forward(description.layers, weights, x), exact, exact)
-        tolerance = max(TOLERANCE, _ROUNDING * rounding)
-        return cls(description, x, exact, tolerance, None if probe is None else probe.outputs)
+        plain = forward(description.layers, weights, x)
+        tolerance = max(TOLERANCE, _ROUNDING * _distance(plain, exact, exact))
+        loose = _loose(description)
+        if loose > TOLERANCE:
+            room = room_for_rounding(description.layers, weights, x, _precision(description), plain)
+            loose += room / _scale(exact)
+        return cls(description, x, exact, tolerance, None if probe is None else probe.outputs, max(tolerance, loose))
 
     def check(self, program: str, found: Values, rows: slice = slice(None)) -> None:
         """Compare the outputs that a program computed for these rows.
@@ -62,8 +70,7 @@ class Reference:
         """
         _compare(program, "the model's own", found, self.exact[rows], self.exact, self.tolerance)
         if self.framework is not None:
-            tolerance = max(self.tolerance, _tolerance(self.description))
-            _compare(program, "the framework's", found, self.framework[rows], self.exact, tolerance)
+            _compare(program, "the framework's", found, self.framework[rows], self.exact, self.framework_tolerance)
 
     def check_answer(self, program: str, found: Values, rows: slice = slice(None)) -> None:
         """Compare probabilities, or values in the target's own unit. Raises as `check`."""
@@ -87,16 +94,23 @@ def _compare(program: str, whose: str, found: Values, wanted: Values, every: Val
 
 
 def _distance(found: Values, wanted: Values, every: Values) -> float:
-    scale = max(1.0, float(np.abs(every).max()))
-    return float(np.abs(found.astype(np.float64) - wanted).max()) / scale
+    return float(np.abs(found.astype(np.float64) - wanted).max()) / _scale(every)
 
 
-def _tolerance(description: Description) -> float:
-    settings = description.spec.get("hyperparameters") or {}
-    precision = str(settings.get("precision", "float32"))
-    if precision == "float32" and description.spec.get("device_type") != "cuda":
-        return TOLERANCE
-    return _LOOSE.get(precision, TOLERANCE)
+def _scale(outputs: Values) -> float:
+    return max(1.0, float(np.abs(outputs).max()))
+
+
+def _loose(description: Description) -> float:
+    precision = _precision(description)
+    exactly = precision == "float32" and description.spec.get("device_type") != "cuda"
+    return TOLERANCE if exactly else _LOOSE[precision]
+
+
+def _precision(description: Description) -> Precision:
+    """A model of before there was a choice was trained in float32."""
+    found = (description.spec.get("hyperparameters") or {}).get("precision", "float32")
+    return found if found in _LOOSE else "float32"
 
 
 def _drawn(description: Description) -> NDArray[np.float32]:

@@ -205,6 +205,15 @@ class TestLossScale:
     def test_never_falls_below_one_and_says_when_it_would(self) -> None:
         assert moved(1.0, 10.0, finite=False) == (1.0, 0.0, True)
 
+    def test_what_is_lost_stays_lost_whatever_the_next_step_of_a_chunk_is(self) -> None:
+        state = LossScale(torch.device("cpu"))
+        state.scale.fill_(1.0)
+
+        for finite in (False, True):
+            state.move(torch.tensor(finite))
+
+        assert state.lost()
+
     @pytest.mark.parametrize("strange", [float("inf"), float("-inf"), float("nan")])
     def test_sees_one_number_that_is_not_finite(self, strange: float) -> None:
         gradients = [torch.ones(3, 2), torch.tensor([1.0, strange])]

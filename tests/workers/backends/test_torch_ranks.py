@@ -139,6 +139,17 @@ class TestFaults:
         assert found["message"].startswith("Rank 1 of 2 was ended by signal 9")
         assert found["left"] == []
 
+    def test_a_frozen_rank_is_ended_and_named(self, run: Run) -> None:
+        found = result(run, "frozen")
+
+        sentence = "Rank 2 of 3 was frozen, and was ended for it. The job cannot go on without it."
+        assert (found["message"], found["cause"]) == (sentence, "trainer_killed")
+        assert found["left"] == []
+        assert found["in_time"]
+
+    def test_a_rank_that_is_thawed_in_time_goes_on(self, run: Run) -> None:
+        assert result(run, "frozen for a moment")
+
     def test_an_error_of_a_rank_comes_with_its_traceback(self, run: Run) -> None:
         found = result(run, "raising")
 

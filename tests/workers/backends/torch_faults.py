@@ -21,6 +21,7 @@ from workers.backends.torch.group import Group
 from workers.backends.torch.ranks import Make, RankedSession
 from workers.backends.torch.session import TorchSession
 from workers.data.metrics import no_sums
+from workers.processes import ProcessStat, read_stat
 
 
 class Faulty(TorchSession):
@@ -39,6 +40,36 @@ class Faulty(TorchSession):
 def kill_self() -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
+
+
+def freeze_self() -> None:
+    """Stand still, as a rank does that somebody has sent SIGSTOP; looked at often, so that the test is short."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def frozen() -> dict[str, Any]:
+    followers.LOOK_S = 0.05  # type: ignore[misc]
+    return failed(freeze_self, 3, 2)
+
+
+def frozen_for_a_moment() -> bool:
+    """Whether a rank that is frozen and soon goes on costs nothing: it is thawed before the last look."""
+
+    def thawing(pid: int) -> ProcessStat | None:
+        found = read_stat(pid)
+        if found is not None and found.state == "T":
+            seen.append(pid)
+            if len(seen) == followers.FROZEN_LOOKS - 1:
+                os.kill(pid, signal.SIGCONT)
+        return found
+
+    seen: list[int] = []
+    followers.LOOK_S = 0.05  # type: ignore[misc]
+    vars(followers)["read_stat"] = thawing
+    session = faulty(freeze_self)
+    session.run(steps(20), no_sums("classification"))
+    session.close()
+    return len(seen) == followers.FROZEN_LOOKS - 1
 
 
 def raise_error() -> NoReturn:
@@ -151,6 +182,8 @@ def orphaned() -> None:
 FAULTS: dict[str, Callable[[], Any]] = {
     "killed": lambda: failed(kill_self),
     "second of three killed": lambda: failed(kill_self, 3, 2),
+    "frozen": frozen,
+    "frozen for a moment": frozen_for_a_moment,
     "raising": lambda: failed(raise_error),
     "out of memory": lambda: failed(run_out_of_memory),
     "rank 0 raising": lambda: failed(raise_error, 2, 0),

@@ -3,6 +3,7 @@
 Names and meanings: NVML API reference, "Device Queries" and "Multi Instance GPU Management".
 """
 
+import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -24,21 +25,37 @@ class Card:
     remapped: tuple[int, int, int, int] | None = (0, 0, 0, 0)
     mig: list["Card"] | None = None
     lost: bool = False
+    used: int | None = 0
+    utilization: int | None = None
+    milliwatts: int | None = None
+    celsius: int | None = None
     text: type = str
+
+
+def _set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
 
 
 @dataclass
 class NvmlStandIn:
-    """`driver` is what is wrong with the driver, or None. `open` counts initialisations that were not shut down."""
+    """`driver` is what is wrong with the driver, or None. `open` counts initialisations that were not shut down.
+
+    `asked` are the UUIDs that somebody asked for. As long as `answers` is cleared, every such call blocks.
+    """
 
     cards: list[Card] = field(default_factory=list)
     driver: str | None = None
     open: int = 0
+    asked: list[str] = field(default_factory=list)
+    answers: threading.Event = field(default_factory=_set_event)
 
     NVMLError = NVMLError
     NVML_DEVICE_MIG_ENABLE = 1
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
     NVML_VOLATILE_ECC = 0
+    NVML_TEMPERATURE_GPU = 0
 
     def nvmlInit(self) -> None:  # noqa: N802 - the library's own names, here and below
         if self.driver is not None:
@@ -66,7 +83,26 @@ class NvmlStandIn:
         return SimpleNamespace(busId=card.pci if card.text is str else card.pci.encode())
 
     def nvmlDeviceGetMemoryInfo(self, card: Card) -> SimpleNamespace:  # noqa: N802
-        return SimpleNamespace(total=card.memory, free=card.memory, used=0)
+        used = _told(card.used)
+        return SimpleNamespace(total=card.memory, free=card.memory - used, used=used)
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Card:  # noqa: N802
+        self.asked.append(uuid)
+        self.answers.wait()
+        for card in self.cards:
+            for unit in [card] if card.mig is None else card.mig:
+                if unit.uuid == uuid and not unit.lost:
+                    return unit
+        raise NVMLError("Not Found")
+
+    def nvmlDeviceGetUtilizationRates(self, card: Card) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(gpu=_told(card.utilization), memory=0)
+
+    def nvmlDeviceGetPowerUsage(self, card: Card) -> int:  # noqa: N802
+        return _told(card.milliwatts)
+
+    def nvmlDeviceGetTemperature(self, card: Card, _sensor: int) -> int:  # noqa: N802
+        return _told(card.celsius)
 
     def nvmlDeviceGetMigMode(self, card: Card) -> tuple[int, int]:  # noqa: N802
         if card.mig is None:
@@ -91,6 +127,12 @@ class NvmlStandIn:
         if card.remapped is None:
             raise NVMLError("Not Supported")
         return card.remapped
+
+
+def _told(value: int | None) -> int:
+    if value is None:
+        raise NVMLError("Not Supported")
+    return value
 
 
 def two_cards() -> NvmlStandIn:

@@ -10,15 +10,16 @@ from app.checkpoints.models import Checkpoint as Row
 from app.checkpoints.repository import newest
 from app.errors import Cause
 from app.fleet.models import Lease
+from app.jobs import journal
 from app.jobs.endings import Ending, end_attempt
 from app.jobs.states import JobState
 from app.jobs.stops import request_pause
 from app.storage import LocalStorage
 from tests.workers.eventually import eventually
-from tests.workers.supervisor.bench import Bench
+from tests.workers.supervisor.bench import Bench, report
 from tests.workers.supervisor.trained import announce, checkpoint, state
 from workers.checkpoints import MANIFEST_NAME, read, write
-from workers.protocol import Done
+from workers.protocol import Artifact, Done
 from workers.stopping import StopReason
 
 
@@ -38,6 +39,24 @@ class GatedStorage(LocalStorage):
             self.refuses -= 1
             raise OSError(28, "No space left on device", str(source))
         super().put(key, source)
+
+
+class FullStorage(LocalStorage):
+    """Takes so many files, then no more."""
+
+    def __init__(self, root: Path, *, room: int) -> None:
+        super().__init__(root)
+        self.room = room
+
+    def put(self, key: str, source: Path) -> None:
+        if not self.room:
+            raise OSError(28, "No space left on device", str(source))
+        super().put(key, source)
+        self.room -= 1
+
+    def delete(self, key: str) -> None:
+        self.room += self.exists(key)
+        super().delete(key)
 
 
 @pytest.fixture
@@ -67,6 +86,11 @@ def stored(bench: Bench) -> list[str]:
 
 def codes(bench: Bench) -> list[str]:
     return [str(entry["code"]) for entry in bench.journal("notice")]
+
+
+def kinds(bench: Bench) -> list[str]:
+    with bench.scene.database.read() as session:
+        return [event.kind for event in journal.read(session, bench.scene.job_id, 0)]
 
 
 def leases(bench: Bench) -> int:
@@ -102,6 +126,20 @@ class TestStored:
         assert entry["size_bytes"] == rows(bench)[10].size_bytes
         bench.succeed(run)
         bench.wait(supervisor)
+
+    def test_what_was_reported_before_it_is_in_the_journal_before_it(self, bench: Bench) -> None:
+        """Else a worker that is killed between the two leaves epochs that no attempt tells again."""
+        supervisor, run = bench.run(report_interval_s=3600.0)
+        run.says(report(1, loss=0.9))
+        eventually(lambda: bool(bench.journal("metric")))
+        run.says(report(10, loss=0.1))
+        announce(run, 10)
+        eventually(lambda: steps(bench) == [10])
+        assert kinds(bench)[-2:] == ["metric", "checkpoint"]
+        assert bench.journal("metric")[-1]["points"]["loss"]["step"] == [10]
+        bench.succeed(run)
+        bench.wait(supervisor)
+        assert len(bench.journal("metric")) == 2, "and it is written once"
 
     def test_what_is_not_needed_any_more_leaves_the_storage_too(self, bench: Bench) -> None:
         supervisor, run = bench.run()
@@ -205,6 +243,23 @@ class TestFailingStorage:
         bench.wait(supervisor)
         assert (bench.state, steps(bench)) == (JobState.SUCCEEDED, [])
         assert bench.journal("notice")[-1]["message"].endswith("No space left on device. It is given up.")
+
+    def test_what_was_put_before_it_failed_is_removed_again(self, bench: Bench, tmp_path: Path) -> None:
+        supervisor, run = bench.run(storage=FullStorage(tmp_path / "storage", room=2))
+        announce(run, 10)
+        run.end(code=1)
+        bench.wait(supervisor)
+        assert codes(bench)[-1] == "checkpoint_not_stored"
+        assert bench.storage.list("checkpoints") == []
+
+    def test_nor_is_a_part_of_the_model_left(self, bench: Bench, tmp_path: Path) -> None:
+        supervisor, run = bench.run(storage=FullStorage(tmp_path / "storage", room=1))
+        bench.leave_file(run, "model.json", b"{}")
+        run.says(Artifact(name="model.json", path="model.json", media_type="application/json", kind="model"))
+        bench.succeed(run)
+        bench.wait(supervisor)
+        assert (bench.state, bench.job().cause) == (JobState.FAILED, Cause.ARTIFACT_UNREADABLE)
+        assert bench.storage.list() == []
 
     def test_a_pause_that_could_not_store_its_checkpoint_goes_on_from_the_one_before(
         self, bench: Bench, gated: GatedStorage

@@ -94,6 +94,13 @@ class TestUnexplained:
         watched = Watched(end=by_signal(signal.SIGKILL), started=started(), out_of_memory=True)
         assert ending_of(watched).cause is Cause.HOST_OUT_OF_MEMORY
 
+    def test_so_is_a_rank_that_was_killed_then(self) -> None:
+        word = Failed(cause=Cause.TRAINER_KILLED, message="Rank 1 of 2 was ended by signal 9 (SIGKILL).")
+        ending = ending_of(Watched(end=by_code(1), last_word=word, out_of_memory=True))
+        assert ending.cause is Cause.HOST_OUT_OF_MEMORY
+        assert "Rank 1 of 2" in str(ending.detail)
+        assert ending_of(Watched(end=by_code(1), last_word=word)).cause is Cause.TRAINER_KILLED
+
     def test_another_signal_at_that_time_is_not(self) -> None:
         watched = Watched(end=by_signal(signal.SIGSEGV), started=started(), out_of_memory=True)
         assert ending_of(watched).cause is Cause.TRAINER_KILLED

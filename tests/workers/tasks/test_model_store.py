@@ -1,5 +1,6 @@
 """Models that were fetched: checked once, kept while somebody needs them, given up when they take too much."""
 
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -62,6 +63,17 @@ class TestHeld:
             with models.held(bench.files()):
                 pass
         assert storage.gets == 2
+
+    @pytest.mark.parametrize("what", ["a file", "the model", "all"])
+    def test_one_that_somebody_cleaned_away_is_fetched_again(self, bench: Bench, models: ModelStore, what: str) -> None:
+        with models.held(bench.files()) as folder:
+            pass
+        if what == "a file":
+            (folder / "model.json").unlink()
+        else:
+            shutil.rmtree(folder if what == "the model" else folder.parent)
+        with held(models, bench.files()) as found:
+            assert found == {"model.json": b"{}", "model.safetensors": b"weights"}
 
     def test_one_that_was_stored_anew_is_another_one(self, bench: Bench, models: ModelStore) -> None:
         with models.held(bench.files()) as old:

@@ -2,7 +2,8 @@
 
 A rank dies with rank 0, whatever ends it: the kernel kills it. That a rank has died shows in three ways, and any of
 them ends the job within seconds: rank 0's own collective fails (Gloo notices at once), the rank's answer does not come,
-or, where a collective would wait for ever, a thread that looks on ends the process with a line in the log.
+or, where a collective would wait for ever, a thread that looks on ends the process with a line in the log. That thread
+also ends a rank that somebody has frozen while rank 0 runs, for which all others would wait in silence.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from workers.backends.base import TrainingFailed
 from workers.backends.torch.causes import RankError
 from workers.backends.torch.rank_process import Body, Follower, fork
 from workers.backends.torch.wire import ByName, receive, send
+from workers.processes import read_stat
 
 FAULT_S: Final = 2.0
 """How long to look for the rank at fault after an error of rank 0's own."""
@@ -33,8 +35,14 @@ CASCADE_S: Final = 0.5
 UNSTICK_S: Final = 8.0
 """How long rank 0 may stay in a collective after a rank has died; then the process ends itself."""
 
+LOOK_S: Final = 1.0
+FROZEN_LOOKS: Final = 5
+"""How often in a row a rank must be found frozen, a look a second: not once, as when a whole job is being thawed."""
+
 CLOSE_S: Final = 5.0
 """How long ranks may take to leave when they are told to; then they are killed."""
+
+_FROZEN: Final = "T"  # stopped by a signal; one that a debugger holds is in state t
 
 
 class RankFailed(TrainingFailed):
@@ -107,7 +115,8 @@ class Followers:
             failed = RankFailed(f"{name} failed: {follower.report['error']}", Cause.USER_CODE)
             failed.__cause__ = RuntimeError(f"in rank {follower.rank}\n{follower.report['traceback']}")
             return failed
-        sentence = f"{name} {_how(follower.status or 0)}. The job cannot go on without it."
+        how = "was frozen, and was ended for it" if follower.frozen else _how(follower.status or 0)
+        sentence = f"{name} {how}. The job cannot go on without it."
         return RankFailed(sentence, Cause.TRAINER_KILLED)
 
     def close(self) -> None:
@@ -141,7 +150,9 @@ class Followers:
         poll = select.poll()
         for descriptor in (self._quiet, *(follower.pidfd for follower in self._all)):
             poll.register(descriptor, select.POLLIN)
-        found = {descriptor for descriptor, _ in poll.poll()}
+        while not (ready := poll.poll(LOOK_S * 1000)):
+            self._end_frozen()
+        found = {descriptor for descriptor, _ in ready}
         if self._quiet in found or not self._busy.is_set() or self._noticed.wait(UNSTICK_S):
             return  # told to leave; or rank 0 meets it itself, with its next order at the latest
         for follower in self._all:
@@ -150,6 +161,15 @@ class Followers:
                 sys.stderr.write(f"{name} {_how(_status(follower))}, and rank 0 waits for it in vain: leaving.\n")
         sys.stderr.flush()
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _end_frozen(self) -> None:
+        for follower in self._all:
+            stat = read_stat(follower.pid)
+            follower.frozen_looks = follower.frozen_looks + 1 if stat is not None and stat.state == _FROZEN else 0
+            if follower.frozen_looks >= FROZEN_LOOKS:
+                follower.frozen = True
+                with contextlib.suppress(ProcessLookupError):  # rank 0 has just found its end and collected it
+                    signal.pidfd_send_signal(follower.pidfd, signal.SIGKILL)
 
 
 def _ended(followers: Sequence[Follower], wait_s: float) -> list[Follower]:

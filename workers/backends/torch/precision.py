@@ -45,8 +45,9 @@ class LossScale:
 
     def move(self, finite: Tensor) -> None:
         """Move the scale after a step."""
-        # Gradients that overflow without any scale are those of a model that has diverged.
-        self._lost = finite.logical_not() & (self.scale <= SMALLEST)
+        # Gradients that overflow without any scale are those of a model that has diverged, and stay lost: what a chunk
+        # of steps says must not depend on which of them is the last.
+        self._lost = self._lost | (finite.logical_not() & (self.scale <= SMALLEST))
         good = self.good_steps + 1.0
         grown = good >= GROWTH_INTERVAL
         risen, fallen = torch.where(grown, 2.0 * self.scale, self.scale), (0.5 * self.scale).clamp(min=SMALLEST)
@@ -54,7 +55,7 @@ class LossScale:
         self.good_steps.copy_(torch.where(finite & ~grown, good, 0.0))
 
     def lost(self) -> bool:
-        """Whether the last step overflowed with the smallest scale there is; waits for the device."""
+        """Whether a step overflowed with the smallest scale there is; waits for the device."""
         return bool(self._lost)
 
 

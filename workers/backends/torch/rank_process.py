@@ -21,7 +21,7 @@ Body = Callable[[int, Connection], None]
 
 @dataclass
 class Follower:
-    """One of the other ranks. `report`: what it said about its own error."""
+    """One of the other ranks. `report`: what it said about its own error. `frozen`: ended because it stood still."""
 
     rank: int
     pid: int
@@ -29,6 +29,8 @@ class Follower:
     connection: Connection
     status: int | None = None
     report: dict[str, Any] | None = None
+    frozen_looks: int = 0
+    frozen: bool = False
 
 
 def fork(rank: int, pipes: Sequence[tuple[Connection, Connection]], body: Body) -> Follower:
