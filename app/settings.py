@@ -55,6 +55,7 @@ class Settings(BaseModel):
     control_idle_s: float = Field(default=1.0, gt=0)
     reconcile_s: float = Field(default=3.0, gt=0)
     report_interval_s: float = Field(default=0.5, gt=0)
+    telemetry_s: float = Field(default=10.0, ge=0, le=86_400)
     predict_deadline_s: float = Field(default=600.0, gt=0)
 
     predict_slots: int = Field(default=1, ge=1, le=64)

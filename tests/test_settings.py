@@ -116,6 +116,16 @@ class TestRefusals:
         assert "TRAINSHED_DEVICES: " in message
 
 
+class TestTelemetry:
+    def test_it_is_on_and_zero_turns_it_off(self) -> None:
+        assert load_settings({}).telemetry_s == 10.0
+        assert load_settings({"TRAINSHED_TELEMETRY_S": "0"}).telemetry_s == 0.0
+
+    @pytest.mark.parametrize("text", ["-1", "inf", "nan", "86401", "often"])
+    def test_what_nobody_can_wait_for_is_refused(self, text: str) -> None:
+        assert "TRAINSHED_TELEMETRY_S: " in refusal({"TRAINSHED_TELEMETRY_S": text})
+
+
 class TestTimesFitTogether:
     def test_three_heartbeats_must_fit_into_a_lease_less_its_margin(self) -> None:
         # 60 - 10 = 50 s hold three heartbeats of 16 s, but not of 17 s.

@@ -29,6 +29,11 @@ class DeviceView:
     expires_at: datetime | None = None
 
     @property
+    def is_slice(self) -> bool:
+        """Whether it is a MIG slice of a card; a CUDA process sees at most one, and then nothing else."""
+        return self.id.startswith("MIG-")
+
+    @property
     def usable(self) -> bool:
         return self.health == "ok"
 

@@ -71,7 +71,8 @@ def _for_devices(
 
 
 def _missing(job: WaitingJob, free: int, host: HostView, visible: Collection[str] | None) -> str:
-    what = f"waiting for {job.device_count} device{'s' if job.device_count > 1 else ''}, {free} free"
+    noun = "whole card" if _leaves_slices(job, [host]) else "device"
+    what = f"waiting for {job.device_count} {noun}{'s' if job.device_count > 1 else ''}, {free} free"
     all_holders = {device.job_id for device in suitable(job, host) if device.job_id}
     holders = sorted(holder for holder in all_holders if visible is None or holder in visible)
     hidden = len(all_holders) - len(holders)
@@ -85,6 +86,14 @@ def _unavailable(job: WaitingJob, hosts: Sequence[HostView]) -> str:
     for host in hosts:
         sick = [device for device in host.devices if suits(job, device) and not device.usable]
         reasons += [f"{device.id}: {device.reason or device.health}" for device in sick]
+    if _leaves_slices(job, hosts):
+        reasons.append("MIG slices do not count, since a CUDA process sees at most one")
     detail = "; ".join(reasons)
     base = f"no host online has {job.device_count} usable devices of type {job.device_type}"
     return f"{base} ({detail})" if detail else base
+
+
+def _leaves_slices(job: WaitingJob, hosts: Sequence[HostView]) -> bool:
+    """Whether there are slices that the reader may have counted, although a job of several devices cannot have them."""
+    slices = any(device.is_slice for host in hosts for device in host.devices)
+    return slices and job.device_count > 1 and job.device_type == "cuda"

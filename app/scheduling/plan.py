@@ -1,8 +1,8 @@
 """Which waiting job starts where: a pure function of the queue, the fleet and the time.
 
 Order: priority class, then age. A job gains one class for every six hours it waits, so nothing starves. A job gets all
-its devices at once on one host. The first job of a kind that does not fit holds back every later job that would use
-the hosts it waits for: without an estimate of run times, letting smaller jobs pass would starve the large ones.
+its devices at once on one host. A job that does not fit yet holds back every later job from the devices that it could
+use on the hosts it waits for: without an estimate of run times, letting smaller jobs pass would starve the large ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,8 +53,11 @@ def order_of(job: WaitingJob, now: datetime) -> tuple[int, datetime, str]:
 
 
 def suits(job: WaitingJob, device: DeviceView) -> bool:
-    """Whether the device is of the kind, memory and name that the job asks for, free or not."""
-    if device.kind != job.device_type:
+    """Whether the device is of the kind, memory and name that the job asks for, free or not.
+
+    A CUDA process sees at most one MIG slice, so a slice suits no job of several devices (NVIDIA, MIG User Guide).
+    """
+    if device.kind != job.device_type or (device.is_slice and job.device_count > 1):
         return False
     wanted_bytes = job.min_device_memory_bytes
     if wanted_bytes is not None and (device.memory_bytes is None or device.memory_bytes < wanted_bytes):
@@ -74,27 +77,26 @@ def accepts(job: WaitingJob, host: HostView) -> bool:
 
 def plan(waiting: Iterable[WaitingJob], fleet: Sequence[HostView], now: datetime) -> Plan:
     """Place what fits, in order; never two jobs on one device, never half of a job's devices."""
-    taken: set[str] = set()
-    held_back: set[tuple[str, str]] = set()
+    spoken_for: set[str] = set()
     placements: list[Placement] = []
     for job in sorted(waiting, key=lambda j: order_of(j, now)):
         if job.not_before is not None and job.not_before > now:
             continue
         hosts = [host for host in fleet if accepts(job, host) and len(suitable(job, host)) >= job.device_count]
-        placement = _place(job, [host for host in hosts if (host.worker_id, job.device_type) not in held_back], taken)
+        placement = _place(job, hosts, spoken_for)
         if placement is None:
-            held_back.update((host.worker_id, job.device_type) for host in hosts)
+            spoken_for.update(device.id for host in hosts for device in suitable(job, host))
             continue
-        taken.update(placement.device_ids)
+        spoken_for.update(placement.device_ids)
         placements.append(placement)
     return Plan(placements)
 
 
-def _place(job: WaitingJob, hosts: Sequence[HostView], taken: set[str]) -> Placement | None:
+def _place(job: WaitingJob, hosts: Sequence[HostView], spoken_for: set[str]) -> Placement | None:
     """The tightest fit: the host with the fewest free devices left over, and on it the smallest devices that suit."""
     best: tuple[int, int, Placement] | None = None
     for index, host in enumerate(hosts):
-        free = [device for device in suitable(job, host) if device.free and device.id not in taken]
+        free = [device for device in suitable(job, host) if device.free and device.id not in spoken_for]
         if len(free) < job.device_count:
             continue
         free.sort(key=lambda device: (device.memory_bytes or 0, device.position, device.id))

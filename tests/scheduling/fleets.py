@@ -58,14 +58,14 @@ def fleets(draw: st.DrawFn) -> list[HostView]:
     for h in range(draw(st.integers(1, 3))):
         devices = [
             device(
-                f"dev-{h}-{d}",
-                draw(st.sampled_from(["cuda", "cpu"])),
+                f"{name}-{h}-{d}",
+                "cpu" if name == "cpu" else "cuda",
                 held_by=draw(st.sampled_from([None, None, "job_other"])),
                 health=draw(st.sampled_from(["ok", "ok", "ok", "sick"])),
                 memory_bytes=draw(st.sampled_from([8, 16, 48])) * 1024**3,
                 position=d,
             )
-            for d in range(draw(st.integers(0, 4)))
+            for d, name in enumerate(draw(st.lists(st.sampled_from(["GPU", "MIG", "cpu"]), max_size=4)))
         ]
         frameworks = draw(st.sampled_from([("torch",), ("torch", "tensorflow")]))
         hosts.append(

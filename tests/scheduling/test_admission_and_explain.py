@@ -2,15 +2,23 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from hypothesis import given
 
+from app.fleet.repository import HostView
 from app.scheduling.admission import InsufficientDevices, check_possible, resolve_device_type
 from app.scheduling.explain import explain
+from app.scheduling.plan import WaitingJob, plan
 from tests.fakes import START
-from tests.scheduling.fleets import device, host, job
+from tests.scheduling.fleets import device, fleets, host, job, queues
 
 TWO_CARDS = host("box", device("d0"), device("d1"))
+TWO_SLICES = host("sliced", device("MIG-1"), device("MIG-2"))
+SLICED = host(
+    "mixed", device("MIG-1", name="A slice", memory_bytes=20), device("MIG-2", memory_bytes=10), device("GPU-1")
+)
 TWO_CARDS_ONE_HELD = host("box", device("d0", held_by="job_x"), device("d1"))
 
 
@@ -63,6 +71,84 @@ class TestPossible:
         check_possible(job("j", 9), [host("box", reason="The driver does not answer.")])
 
 
+class TestSlices:
+    """What one host has of whole cards and of MIG slices decides; both are told (case C17)."""
+
+    ASIDE = host("aside", device("MIG-x"), device("MIG-y"), device("MIG-z"))
+
+    def refusal(self, count: int, *hosts: HostView, **wishes: Any) -> InsufficientDevices:
+        with pytest.raises(InsufficientDevices) as refused:
+            check_possible(job("j", count, **wishes), hosts)
+        return refused.value
+
+    def test_two_devices_of_two_slices_and_a_card_are_refused_with_what_there_is(self) -> None:
+        refused = self.refusal(2, SLICED)
+        assert str(refused) == (
+            "device_count is 2; the largest host has 1 whole card and 2 MIG slices. "
+            "A CUDA process sees at most one slice, and nothing beside it."
+        )
+        assert (refused.pointer, refused.suggestion, refused.maximum) == ("/device_count", "Use device_count: 1.", 1)
+
+    @pytest.mark.parametrize("count", [2, 3, 9])
+    def test_slices_alone_serve_one_device(self, count: int) -> None:
+        refused = self.refusal(count, self.ASIDE, TWO_SLICES)
+        assert "the largest host has no whole cards and 3 MIG slices" in str(refused)
+        assert (refused.suggestion, refused.maximum) == ("Use device_count: 1.", 1)
+
+    def test_what_whole_cards_can_do_is_offered(self) -> None:
+        refused = self.refusal(3, host("box", device("MIG-1"), device("GPU-1"), device("GPU-2")), self.ASIDE)
+        assert "the largest host has 2 whole cards and 1 MIG slice." in str(refused)
+        assert (refused.suggestion, refused.maximum) == ("Use a device_count of at most 2, or device_count: 1.", 2)
+
+    def test_a_wish_that_slices_meet_is_told_with_the_numbers(self) -> None:
+        refused = self.refusal(2, SLICED, device_name="slice")
+        assert "1 MIG slice with a name that contains 'slice'." in str(refused)
+        assert refused.maximum == 1
+
+    def test_a_wish_that_no_slice_meets_is_refused_as_on_any_host(self) -> None:
+        refused = self.refusal(2, SLICED, min_device_memory_bytes=12 * 1024**3)
+        assert (
+            str(refused)
+            == "device_count is 2, but at most 1 devices of one host have at least 12884901888 bytes of memory."
+        )
+        assert refused.pointer == "/min_device_memory_bytes"
+
+    def test_one_device_and_jobs_for_the_cpu_are_not_concerned(self) -> None:
+        check_possible(job("j"), [TWO_SLICES])
+        slots = host("box", device("MIG-1"), device("c0", "cpu"), device("c1", "cpu"))
+        check_possible(job("j", 2, device_type="cpu"), [slots])
+        with pytest.raises(InsufficientDevices, match="largest host has 2 devices of type 'cpu'"):
+            check_possible(job("j", 3, device_type="cpu"), [slots])
+
+    @given(queues(), fleets())
+    def test_what_is_accepted_fits_some_host_that_is_all_free_and_what_is_refused_none(
+        self, queue: list[WaitingJob], hosts: list[HostView]
+    ) -> None:
+        """An oracle of its own: the plan, on a fleet where everything works and nobody holds anything."""
+        every = frozenset({"torch", "tensorflow"})
+        ideal = [
+            replace(
+                box,
+                online=True,
+                cordoned=False,
+                frameworks=every,
+                devices=tuple(replace(one, health="ok", job_id=None) for one in box.devices),
+            )
+            for box in hosts
+        ]
+        for each in queue:
+            wanted = replace(each, not_before=None)
+            possible = bool(plan([wanted], ideal, START).placements)
+            if possible:
+                check_possible(wanted, hosts)
+                continue
+            with pytest.raises(InsufficientDevices) as refused:
+                check_possible(wanted, hosts)
+            assert 0 <= refused.value.maximum < wanted.device_count
+            offered = replace(wanted, device_count=refused.value.maximum)
+            assert not refused.value.maximum or plan([offered], ideal, START).placements, "what is offered is possible"
+
+
 class TestExplain:
     def reason(self, *args: object, **kwargs: object) -> tuple[str, str]:
         found = explain(*args, **kwargs)  # type: ignore[arg-type] # passed through
@@ -102,6 +188,15 @@ class TestExplain:
         code, message = self.reason(job("j"), [], [sick], START)
         assert code == "devices_unavailable"
         assert "d0: Xid 79" in message
+
+    def test_slices_are_not_counted_for_several_devices(self) -> None:
+        busy = host("box", device("MIG-1"), device("GPU-1", held_by="job_x"), device("GPU-2"), device("MIG-2"))
+        message = "waiting for 2 whole cards, 1 free; held by job_x"
+        assert self.reason(job("j", 2), [], [busy], START) == ("waiting_for_devices", message)
+        code, message = self.reason(job("j", 2), [], [SLICED, host("away", device("a"), online=False)], START)
+        assert code == "devices_unavailable"
+        assert "MIG slices do not count, since a CUDA process sees at most one" in message
+        assert self.reason(job("j"), [], [SLICED], START)[0] == "about_to_start"
 
     def test_its_place_in_line(self) -> None:
         queue = [job("a", age_s=30), job("b", age_s=20), job("c", age_s=10)]

@@ -35,7 +35,15 @@ class TestProperties:
             assert set(placement.device_ids) <= {d.id for d in suitable(wanted, target)}
 
     @given(queues(), fleets())
-    def test_nobody_starts_on_hosts_that_an_earlier_job_waits_for(
+    def test_a_slice_goes_to_a_job_of_one_device_and_to_no_other(
+        self, queue: list[WaitingJob], hosts: list[HostView]
+    ) -> None:
+        slices = {d.id for h in hosts for d in h.devices if d.id.startswith("MIG-")}
+        for placement in plan(queue, hosts, START).placements:
+            assert len(placement.device_ids) == 1 or not slices & set(placement.device_ids)
+
+    @given(queues(), fleets())
+    def test_nobody_starts_on_devices_that_an_earlier_job_waits_for(
         self, queue: list[WaitingJob], hosts: list[HostView]
     ) -> None:
         placements = {p.job_id: p for p in plan(queue, hosts, START).placements}
@@ -44,11 +52,14 @@ class TestProperties:
             if early.id in placements:
                 continue
             targets = {
-                h.worker_id for h in hosts if accepts(early, h) and len(suitable(early, h)) >= early.device_count
+                device.id
+                for h in hosts
+                if accepts(early, h) and len(suitable(early, h)) >= early.device_count
+                for device in suitable(early, h)
             }
             for late in ready[index + 1 :]:
-                if late.id in placements and late.device_type == early.device_type:
-                    assert placements[late.id].worker_id not in targets
+                if late.id in placements:
+                    assert not targets & set(placements[late.id].device_ids)
 
     @given(queues(), fleets())
     def test_the_first_in_line_starts_whenever_it_fits(self, queue: list[WaitingJob], hosts: list[HostView]) -> None:
@@ -87,6 +98,12 @@ class TestGang:
         queue = [job("large", 2, age_s=10), job("small", 1, device_type="cpu")]
         assert placed(plan(queue, hosts, START)) == ["small"]
 
+    def test_devices_that_it_cannot_use_are_not_kept_for_it(self) -> None:
+        cards = [device("GPU-0"), device("GPU-1", held_by="job_x"), device("MIG-0"), device("tiny", memory_bytes=1)]
+        large = job("large", 2, age_s=10, min_device_memory_bytes=2)
+        (first, second) = plan([large, job("a"), job("b"), job("c")], [host("h", *cards)], START).placements
+        assert [*first.device_ids, *second.device_ids] == ["tiny", "MIG-0"]
+
     def test_a_job_that_no_host_can_run_now_holds_nobody_back(self) -> None:
         hosts = [host("h", device("d0"), frameworks=frozenset({"torch"}))]
         queue = [job("tf", age_s=10, framework="tensorflow"), job("huge", 9, age_s=5), job("torch")]
@@ -106,3 +123,30 @@ class TestWishes:
         (by_name,) = plan([job("j", device_name="bigcard")], [cards], START).placements
         assert by_memory.device_ids == by_name.device_ids == ("b",)
         assert placed(plan([job("j", min_device_memory_bytes=49)], [cards], START)) == []
+
+
+class TestSlices:
+    """A CUDA process sees at most one MIG slice, and nothing beside it (case C17)."""
+
+    SLICED = host("h", device("MIG-1", memory_bytes=20), device("MIG-2", memory_bytes=10), device("GPU-1"))
+
+    def test_jobs_of_one_device_get_slices_and_the_card_smallest_first(self) -> None:
+        result = plan([job("a"), job("b"), job("c"), job("d")], [self.SLICED], START)
+        assert [p.device_ids for p in result.placements] == [("MIG-2",), ("MIG-1",), ("GPU-1",)]
+
+    def test_a_job_of_two_gets_neither_two_slices_nor_a_slice_and_a_card(self) -> None:
+        assert placed(plan([job("pair", 2)], [self.SLICED], START)) == []
+
+    def test_it_gets_whole_cards_of_a_host_that_has_slices_too(self) -> None:
+        mixed = host("h", device("MIG-1", memory_bytes=1), device("GPU-1"), device("MIG-2"), device("GPU-2"))
+        (placement,) = plan([job("pair", 2)], [mixed], START).placements
+        assert placement.device_ids == ("GPU-1", "GPU-2")
+
+    def test_ids_of_old_drivers_name_a_slice_too(self) -> None:
+        # NVIDIA, MIG User Guide: before R470 the UUID was MIG-<card's UUID>/<GPU instance>/<compute instance>.
+        old = host("h", device("MIG-GPU-5f7e/1/0"), device("MIG-GPU-5f7e/2/0"))
+        assert placed(plan([job("pair", 2), job("one")], [old], START)) == ["one"]
+
+    def test_a_name_that_only_looks_like_one_is_a_card(self) -> None:
+        named = host("h", device("GPU-MIG-1"), device("GPU-MIG-2"))
+        assert placed(plan([job("pair", 2)], [named], START)) == ["pair"]
