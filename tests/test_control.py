@@ -5,16 +5,19 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from app.clock import Clock
 from app.control import Control, Pace, times_of
 from app.db import Database
 from app.jobs.states import JobState
 from app.migrations_runner import upgrade
+from app.predictions.models import ModelTask
 from app.scheduling.run import Placed
 from app.settings import load_settings
 from tests.fakes import FakeClock
 from tests.jobs.placing import TIMES, Scene, make_scene
+from tests.predictions.asking import DEADLINE_S, make_asker
 
 
 class Ears:
@@ -69,6 +72,26 @@ class TestOneRound:
             own.advance(10)
         control.reconcile_once()
         assert scene.state() is JobState.QUEUED, "its holder was really gone: it did not renew in all that time"
+
+    def test_reconciling_also_ends_predictions_that_nobody_answered(self, database: Database, clock: FakeClock) -> None:
+        asker = make_asker(database, clock)
+        task_id = asker.ask()
+        control = make_control(database, Ears())
+        control.reconcile_once()
+        assert asker.task(task_id).state == "queued"
+        clock.advance(DEADLINE_S)
+        make_control(database, Ears()).reconcile_once()
+        assert asker.task(task_id).state == "expired"
+
+    def test_old_predictions_are_forgotten(self, database: Database, clock: FakeClock) -> None:
+        asker = make_asker(database, clock)
+        asker.ask()
+        clock.advance(DEADLINE_S)
+        make_control(database, Ears()).reconcile_once()
+        clock.advance(25 * 3600)
+        make_control(database, Ears()).clean_up()
+        with database.read() as session:
+            assert session.execute(select(ModelTask)).all() == []
 
     def test_old_idempotency_keys_are_forgotten_each_hour(
         self, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch

@@ -120,6 +120,7 @@ def build_worker(
         report_interval_s=settings.report_interval_s,
         max_log_bytes=settings.max_log_bytes,
         environment=dict(os.environ),
+        telemetry_s=settings.telemetry_s,
     )
     rhythm = Rhythm(settings.heartbeat_s, settings.lease_s, settings.lease_margin_s)
     host = Host(facts, listing.devices, equipment, rhythm, on_deposed)

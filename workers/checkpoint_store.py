@@ -56,16 +56,25 @@ class Shelf:
 class CheckpointStore:
     """`offer` is called from the thread that watches the trainer, `finish` when nothing of the trainer is left.
 
-    `say` takes the code and the sentence of a notice; `on_fenced` is called once, from the store's thread.
+    `say` takes the code and the sentence of a notice; `on_fenced` is called once, from the store's thread. `before` is
+    called before each row is written: what was reported up to a checkpoint must be in the database before it, or a
+    training that goes on from there would leave a gap in its series. It may raise Fenced and DatabaseDown.
     """
 
     def __init__(
-        self, shelf: Shelf, orders: Orders, *, say: Callable[[str, str], None], on_fenced: Callable[[], None]
+        self,
+        shelf: Shelf,
+        orders: Orders,
+        *,
+        say: Callable[[str, str], None],
+        on_fenced: Callable[[], None],
+        before: Callable[[], None] = lambda: None,
     ) -> None:
         self._shelf = shelf
         self._orders = orders
         self._say = say
         self._on_fenced = on_fenced
+        self._before = before
         self._changed = threading.Condition()
         self._waiting: list[Checkpoint] = []
         self._passed_over: list[Checkpoint] = []
@@ -158,8 +167,6 @@ class CheckpointStore:
         folder = self._folder(checkpoint)
         files = _files_of(folder)
         prefix = checkpoint_prefix(job_id, attempt, checkpoint.step, self._steps[checkpoint.step])
-        for file in files:
-            self._shelf.storage.put(f"{prefix}/{file.name}", folder / file.name)
         facts = CheckpointFacts(
             job_id=job_id,
             attempt=attempt,
@@ -171,10 +178,20 @@ class CheckpointStore:
             files=tuple(files),
             storage_prefix=prefix,
         )
+        self._put_files(facts, folder)
         self._steps[checkpoint.step] += 1
         self._put = (checkpoint, facts)
         point("checkpoint.stored")
         return facts
+
+    def _put_files(self, facts: CheckpointFacts, folder: Path) -> None:
+        """All of them or none: a part of a checkpoint would only fill a storage that is full already."""
+        try:
+            for file, key in zip(facts.files, facts.keys, strict=True):
+                self._shelf.storage.put(key, folder / file.name)
+        except OSError:
+            self._delete(facts.keys)
+            raise
 
     def _folder(self, checkpoint: Checkpoint) -> Path:
         try:
@@ -186,6 +203,7 @@ class CheckpointStore:
         return folder
 
     def _record(self, facts: CheckpointFacts) -> list[str]:
+        self._before()
         database = self._shelf.database
         with database.write() as session:
             unnamed = record_checkpoint(session, facts, database.now(session), keep_periodic=self._shelf.keep_periodic)

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import pynvml
 from sqlalchemy.orm import Session
 
 from app.broker import Bell
@@ -22,7 +24,7 @@ def no_quarantine(session: Session, device_ids: Sequence[str], reason: str) -> N
 
 @dataclass(frozen=True)
 class Equipment:
-    """Times in seconds, sizes in bytes.
+    """Times in seconds, sizes in bytes; `telemetry_s` is how often cards in use are asked how they are, 0 is never.
 
     `quarantine` marks devices as unusable, in the transaction that ends an attempt whose processes cannot be killed.
     `export` makes the files of one format from a trained model.
@@ -42,6 +44,8 @@ class Equipment:
     quarantine: Callable[[Session, Sequence[str], str], None] = no_quarantine
     export: Export = exports.run
     proof_s: float = PROOF_S
+    telemetry_s: float = 0.0
+    nvml: Any = pynvml
 
     @property
     def lock_dir(self) -> Path:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -22,9 +23,11 @@ from app.fleet.registry import DeviceFacts, WorkerFacts
 from app.jobs import attempts, claims
 from app.jobs.states import StopRequest
 from workers.equipment import Equipment
+from workers.inventory.telemetry import sample
 from workers.settle import Settler
 from workers.stopping import SECOND_NS, StopReason
 from workers.supervisor import Supervisor
+from workers.telemetry import Telemetry
 
 log = structlog.get_logger("worker")
 
@@ -70,6 +73,7 @@ class Host:
         self._settler = Settler(equipment.database, equipment.lock_dir, facts.instance)
         self._changed = threading.Condition()
         self._attempts: dict[Key, Supervisor] = {}
+        self._telemetry = Telemetry(partial(sample, equipment.nvml), equipment.telemetry_s, self._supervisors)
         self._stopping = False
         self._leaving = threading.Event()
         self._wake = threading.Event()
@@ -82,6 +86,7 @@ class Host:
     def start(self) -> None:
         """Begin to beat; registering, too, is tried again until the database answers. Needs the host's lock."""
         self._thread.start()
+        self._telemetry.start()
 
     def wake(self) -> None:
         """Beat now instead of at the next interval; returns at once."""
@@ -97,6 +102,7 @@ class Host:
         Offline comes first: a device that a drained attempt frees must not be given to a job that nobody here claims.
         """
         self.stop_claiming()
+        self._telemetry.stop()
         if self.worker_id is not None:
             self._go_offline(self.worker_id)
         self._drain()
@@ -225,6 +231,10 @@ class Host:
     def _keys(self) -> set[Key]:
         with self._changed:
             return set(self._attempts)
+
+    def _supervisors(self) -> list[Supervisor]:
+        with self._changed:
+            return list(self._attempts.values())
 
     def _deposed(self) -> None:
         log.error("host_taken_over", host_id=self._facts.host_id)

@@ -55,7 +55,7 @@ class ModelStore:
         name = _name(files)
         with self._lock:
             self._held[name] += 1
-            there = name in self._sizes
+            there = self._is_there(name, files)
         try:
             if not there:
                 self._fetch(name, files)
@@ -67,9 +67,16 @@ class ModelStore:
                 self._held[name] -= 1
                 self._make_room()
 
+    def _is_there(self, name: str, files: Sequence[Artifact]) -> bool:
+        """Whether all files lie there: the run folder may be one that the host cleans up, /tmp for example."""
+        if name in self._sizes and not all((self._folder / name / file.name).is_file() for file in files):
+            del self._sizes[name]
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+        return name in self._sizes
+
     def _fetch(self, name: str, files: Sequence[Artifact]) -> None:
         unfinished = self._folder / f"{_UNFINISHED}{secrets.token_hex(8)}"
-        unfinished.mkdir()
+        unfinished.mkdir(parents=True)
         try:
             for file in files:
                 _get(self._storage, file, unfinished / file.name)

@@ -61,6 +61,7 @@ class Recorder:
         self._failures = 0
         self._refusals = 0
         self._rest: list[Batch] = []
+        self._turn = threading.Lock()
         self._stop = threading.Event()
         self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"record-{self._job_id}", daemon=True)
@@ -79,9 +80,30 @@ class Recorder:
         self._spool.filled.set()
         self._hurry.set()
         self._thread.join()
-        while (batch := self._spool.take()) is not None:
-            self._rest.append(batch)
-            self._spool.written()
+        with self._turn:
+            while (batch := self._spool.take()) is not None:
+                self._rest.append(batch)
+                self._spool.written()
+
+    def catch_up(self) -> None:
+        """Write now what was reported until now, from another thread, and return when it is written.
+
+        For what must not be in the database before the reports that came before it. After `stop` the reports are the
+        end's to write. A report that the database refuses for itself is left to the recorder's own thread.
+
+        Raises:
+            Fenced: the attempt is not current.
+            DatabaseDown: the database cannot be reached; nothing was written.
+        """
+        with self._turn:
+            if self._stop.is_set():
+                return
+            try:
+                self._write_now()
+            except (Fenced, DatabaseDown):
+                raise
+            except Exception:
+                log.exception("report_refused", job_id=self._job_id, attempt=self._attempt)
 
     def write_rest(self, session: Session) -> None:
         """Write all that is left in the caller's transaction; may be repeated when that transaction was lost.
@@ -116,34 +138,40 @@ class Recorder:
 
     def _flush(self) -> float:
         """Write what there is now, in one transaction; answers how long to wait before the next one."""
+        with self._turn:
+            try:
+                written = self._write_now()
+            except Fenced:
+                self._stop.set()
+                self._on_fenced()
+                return 0.0
+            except DatabaseDown:
+                self._failures += 1
+                return min(self._interval_s * 2.0 ** min(self._failures, _DOUBLINGS), _LONGEST_PAUSE_S)
+            except Exception:
+                log.exception("report_refused", job_id=self._job_id, attempt=self._attempt)
+                self._give_up_on_poison(self._spool.take())
+                return self._interval_s
+        return self._interval_s if written else 0.0
+
+    def _write_now(self) -> bool:
+        """One transaction with all that waits; False when nothing does. Whoever calls it has the turn."""
         started, batch = self._started, self._spool.take()
         if started is None and batch is None:
-            return 0.0
-        try:
-            with self._database.write() as session:
-                now = self._database.now(session)
-                if started is not None:
-                    self._write_started(session, started, now)
-                if batch is not None:
-                    self._write(session, batch, now)
-        except Fenced:
-            self._stop.set()
-            self._on_fenced()
-            return 0.0
-        except DatabaseDown:
-            self._failures += 1
-            return min(self._interval_s * 2.0 ** min(self._failures, _DOUBLINGS), _LONGEST_PAUSE_S)
-        except Exception:
-            log.exception("report_refused", job_id=self._job_id, attempt=self._attempt)
-            self._give_up_on_poison(batch)
-            return self._interval_s
+            return False
+        with self._database.write() as session:
+            now = self._database.now(session)
+            if started is not None:
+                self._write_started(session, started, now)
+            if batch is not None:
+                self._write(session, batch, now)
         self._failures = self._refusals = 0
         if started is self._started:
             self._started = None
         if batch is not None:
             self._spool.written()
         self._bell.ring(CHANNEL_JOURNAL, self._job_id)
-        return self._interval_s
+        return True
 
     def _give_up_on_poison(self, batch: Batch | None) -> None:
         """A report that the database refuses for itself must not stop all reports behind it."""

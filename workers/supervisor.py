@@ -24,6 +24,7 @@ from workers.checkpoint_store import CheckpointStore, Shelf
 from workers.closing import Closing, More
 from workers.equipment import Equipment
 from workers.exporting import make_exports
+from workers.inventory.telemetry import Sample
 from workers.launch import lock_names, trainer_environment
 from workers.launch_port import Busy, Ended, LauncherGone, LaunchFailed, LaunchRequest, StartedEvent
 from workers.orders import Orders
@@ -60,6 +61,8 @@ class Supervisor:
         self._deadline_ns = equipment.clock.boot_ns() + round(claim.remaining_s * SECOND_NS)
         self._locks = lock_names(claim.job_id, [device.id for device in claim.devices])
         self._holds_devices = True
+        self._cards = tuple(device.id for device in claim.devices if device.kind == "cuda" and not device.simulated)
+        self._up = False
         self._spool = Spool(max_log_bytes=equipment.max_log_bytes)
         self._recorder = Recorder(
             equipment.database,
@@ -81,6 +84,7 @@ class Supervisor:
             self._orders,
             say=self._spool.notice,
             on_fenced=lambda: self._orders.ask_stop(StopReason.FENCED),
+            before=self._recorder.catch_up,
         )
         self._resumed: Resumption | None = None
         if claim.stop is not None:
@@ -91,6 +95,12 @@ class Supervisor:
     def holds_devices(self) -> bool:
         """False from the moment on at which no process is left; a lease that is missing then means nothing."""
         return self._holds_devices
+
+    def cards(self) -> Sequence[str]:
+        return self._cards if self._up and self._holds_devices else ()
+
+    def tell_cards(self, values: Sample) -> None:
+        self._spool.telemetry({"devices": values})
 
     @property
     def until_boot_ns(self) -> int:
@@ -199,6 +209,7 @@ class Supervisor:
             running.close()
 
     def _started(self, process: StartedEvent, started: Started) -> None:
+        self._up = True
         facts = started.model_dump(exclude={"type", "pid", "pgid"})
         known = ProcessFacts(process.pid, process.pgid, str(process.start_time))
         self._recorder.started(StartedFacts(known, facts, self._resumed))

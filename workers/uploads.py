@@ -1,5 +1,6 @@
 """Takes the files that a trainer handed over from its work directory into the storage."""
 
+import contextlib
 import hashlib
 import stat
 from collections.abc import Iterable, Sequence
@@ -38,13 +39,20 @@ def store_artifacts(
 
     Raises:
         UnusableArtifact: a name or a file is not acceptable; nothing was stored.
-        OSError: the storage could not take a file.
+        OSError: the storage could not take a file; of the others nothing is left in it.
     """
     announced = {artifact.name: artifact for artifact in artifacts}
     if len(announced) > MOST:
         raise UnusableArtifact(next(iter(announced)), f"is one of {len(announced)}; at most {MOST} are stored")
     files = [(artifact, checked_path(artifact, work_dir)) for artifact in announced.values()]
-    return [_store(storage, artifact, path, job_id, attempt) for artifact, path in files]
+    try:
+        return [_store(storage, artifact, path, job_id, attempt) for artifact, path in files]
+    except OSError:
+        # A part of the files would only fill a storage that is full already.
+        for artifact, _ in files:
+            with contextlib.suppress(OSError):
+                storage.delete(artifact_key(job_id, attempt, artifact.name))
+        raise
 
 
 def checked_path(artifact: Artifact, work_dir: Path) -> Path:

@@ -12,10 +12,11 @@ from app.broker import CHANNEL_TASKS
 from app.errors import NotFound
 from app.fleet.repository import HostView
 from app.ids import new_id
+from app.jobs.lifecycle import hold_job
 from app.predictions.errors import NoWorkerOnline
 from app.predictions.models import ModelTask
 from app.predictions.states import TaskKind
-from app.predictions.tasks import NewTask, submit
+from app.predictions.tasks import NewTask, open_export, submit
 
 WAITS: Mapping[int | str, dict[str, Any]] = {
     202: {
@@ -29,7 +30,7 @@ WAITS: Mapping[int | str, dict[str, Any]] = {
 
 
 def put_into_queue(services: Services, principal: Principal, job_id: str, kind: TaskKind, request: str) -> str:
-    """Write the task, and ring for a worker; its id.
+    """Write the task, and ring for a worker; its id. An export that waits or runs already is not asked for twice.
 
     Raises:
         TooManyTasks: as many of the project wait as may.
@@ -40,6 +41,12 @@ def put_into_queue(services: Services, principal: Principal, job_id: str, kind: 
     new = NewTask(task_id, principal.project_id, job_id, principal.user, kind, request, deadline_s)
     try:
         with services.database.write() as session:
+            if kind is TaskKind.EXPORT:
+                # Who asks for the same at the same time waits here, and then finds it.
+                hold_job(session, job_id)
+                there = open_export(session, job_id, request)
+                if there is not None:
+                    return there
             submit(session, new, services.database.now(session), services.limits.max_queued_predictions)
     except IntegrityError as error:
         raise NotFound("job", job_id) from error

@@ -6,13 +6,25 @@ from typing import Any, Final, TypeVar
 import orjson
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from starlette.responses import Response
 
 from app.api.errors import InvalidRequest, MalformedJson, RequestProblem
+from app.spec.nearest import nearest_word
 from app.spec.problems import pointer
 
 Body = TypeVar("Body", bound=BaseModel)
 _MOST_PROBLEMS: Final = 100
+_LONGEST_KEY: Final = 64
+_OBJECT: Final = "This must be an object"
+_SENTENCES: Final = {
+    "dict_type": _OBJECT,
+    "model_type": _OBJECT,
+    "list_type": "This must be a list",
+    "missing": "This key is missing",
+    "too_short": "This must not be empty",
+}
 _NOT_JSON: Final = (
     "NaN and infinities are not JSON numbers and are accepted nowhere; write a finite number, or leave the key out."
 )
@@ -83,13 +95,32 @@ def validated(content: object, model: type[Body]) -> Body:
         return model.model_validate(content)
     except ValidationError as error:
         found = error.errors(include_url=False)[:_MOST_PROBLEMS]
-        raise InvalidRequest(
-            [RequestProblem(pointer(item["loc"]), _sentence(item["msg"])) for item in found]
-        ) from error
+        raise InvalidRequest([_problem(item, model) for item in found]) from error
 
 
-def _sentence(message: str) -> str:
-    return message if message.endswith(".") else message + "."
+def _problem(found: ErrorDetails, model: type[BaseModel]) -> RequestProblem:
+    """Pydantic's finding in our words: an unknown key with the nearest known one, all else with a valid example."""
+    where = pointer(found["loc"])
+    if found["type"] == "extra_forbidden":
+        key, known = str(found["loc"][-1])[:_LONGEST_KEY], [field.alias or name for name, field in _fields(model)]
+        near = nearest_word(key, known)
+        instead = f"did you mean '{near}'?" if near else f"its keys are {', '.join(known)}."
+        return RequestProblem(where, f"'{key}' is no key of this body; {instead}", near)
+    message = _SENTENCES.get(found["type"], found["msg"]).rstrip(".")
+    example = _example(found["loc"], model)
+    return RequestProblem(where, f"{message}." if example is None else f"{message}, for example {example}.")
+
+
+def _example(loc: tuple[int | str, ...], model: type[BaseModel]) -> str | None:
+    """A value that the place of a problem could have, as JSON: of one key, or of the whole body."""
+    known = {field.alias or name: field.examples[0] for name, field in _fields(model) if field.examples}
+    if not loc:
+        return json.dumps(dict([next(iter(known.items()))])) if known else None
+    return json.dumps(known[str(loc[0])]) if str(loc[0]) in known else None
+
+
+def _fields(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
+    return list(model.model_fields.items())
 
 
 def json_response(content: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:

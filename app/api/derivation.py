@@ -12,8 +12,8 @@ from app.api.errors import InvalidRequest, RequestProblem
 from app.api.services import Services
 from app.jobs.lineage import left_by
 from app.jobs.repository import JobRow, get_job
-from app.jobs.states import JobState
-from app.jobs.stops import LEGAL, StateConflict
+from app.jobs.states import JobState, StopRequest
+from app.jobs.stops import BEING_CANCELLED, LEGAL, StateConflict
 from app.jobs.submit import Parent
 
 How = Literal["retry", "clone"]
@@ -96,7 +96,8 @@ def derive(services: Services, principal: Principal, origin: Origin, content: ob
         start = validated(content, RetryRequest).start
         state = JobState(job.state)
         if "retry" not in LEGAL[state]:
-            raise StateConflict(job.id, state, "retry")
+            being_cancelled = not state.is_final and job.stop_requested == StopRequest.CANCEL.value
+            raise StateConflict(job.id, state, "retry", BEING_CANCELLED if being_cancelled else None)
         found = None if start == "start" else left_by(session, job.id, start)
     if start == "best" and found is None:
         problem = "names a checkpoint that this job does not have: it never measured which one is the best."

@@ -27,8 +27,11 @@ class PredictRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    rows: Annotated[list[dict[str, Any]], Field(min_length=1, description="One object a row: column name to value.")]
-    timeout_s: TimeoutS | None = None
+    rows: Annotated[
+        list[dict[str, Any]],
+        Field(min_length=1, description="One object a row: column name to value.", examples=[[{"age": 41}]]),
+    ]
+    timeout_s: Annotated[TimeoutS | None, Field(examples=[30])] = None
 
 
 class ExportRequest(BaseModel):
@@ -36,8 +39,8 @@ class ExportRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    format: ExportFormat
-    timeout_s: TimeoutS | None = None
+    format: Annotated[ExportFormat, Field(examples=["onnx"])]
+    timeout_s: Annotated[TimeoutS | None, Field(examples=[30])] = None
 
 
 class TaskProblem(View):

@@ -78,8 +78,11 @@ class Created:
     replayed: bool
 
 
-def check(services: Services, principal: Principal, content: object) -> Checked:
+def check(services: Services, principal: Principal, content: object, *, goes_on: bool = False) -> Checked:
     """Check a decoded spec against its data and the fleet.
+
+    `goes_on`: the job has a checkpoint to go on from, so it needs no other weights. What `initialize_from` meant when
+    they were needed may be gone by now.
 
     Raises:
         InvalidSpec: every problem, with pointers into `content`.
@@ -94,7 +97,8 @@ def check(services: Services, principal: Principal, content: object) -> Checked:
             # The fleet that was seen may be a second old; a host that has just come must not cost a refusal.
             services.hosts.forget()
             checked = _against_fleet(services, spec, dataset_id, table)
-        check_initialization(services, principal, checked.effective, table)
+        if not goes_on:
+            check_initialization(services, principal, checked.effective, table)
     except InvalidSpec as error:
         raise error.within(content) from None
     return checked
@@ -128,7 +132,9 @@ def prepare(services: Services, order: Order) -> Submission | Created:
         derived = Derived(order.raw, content)
     else:
         derived = derive(services, order.principal, order.origin, content)
-    return _submission(services, order, derived, check(services, order.principal, derived.content), idempotency)
+    goes_on = derived.parent is not None and derived.parent.step is not None
+    checked = check(services, order.principal, derived.content, goes_on=goes_on)
+    return _submission(services, order, derived, checked, idempotency)
 
 
 def digest_of(content: object, route: str = "POST /v1/jobs") -> str:

@@ -95,6 +95,8 @@ def _rows(file: str | None, given: list[str], at: Session) -> tuple[bytes, str]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageProblem(f"{file} cannot be read: {reason}.") from error
+    if not text.strip():
+        raise UsageProblem(f"{file} is empty; it needs a header and at least one row, for example 'a,b\\n1,2\\n'.")
     if text.lstrip().startswith(("[", "{")):
         rows = _decoded(text)
         return _json_rows(rows if isinstance(rows, list) else [rows])

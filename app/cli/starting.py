@@ -6,8 +6,9 @@ from typing import Annotated, Final
 
 import typer
 
+from app.cli.client import Client
 from app.cli.edge import edge_of
-from app.cli.errors import UsageProblem
+from app.cli.errors import Refused, UsageProblem
 from app.cli.figures import harmless, number
 from app.cli.options import Key, Url, session
 from app.cli.tables import Json
@@ -39,18 +40,20 @@ def init(
     """Write a commented spec for a data set: `trainshed init penguins.csv -o job.json`, then `submit job.json`."""
     if output is not None and output.exists():
         raise UsageProblem(f"{output} exists; --output names another file.")
+    if output is not None and not output.parent.is_dir():
+        raise UsageProblem(f"There is no folder {output.parent}; --output job.json writes beside you.")
     file = Path(dataset)
     with session(context, url, key) as at:
         if file.is_file():
             found = at.client.upload("/v1/datasets", file, {"name": file.name})
             at.edge.err.print(f"uploaded {harmless(file.name)}: {found['id']}")
         else:
-            found = at.client.get(f"/v1/datasets/{_name(dataset)}")
+            found = _found(at.client, dataset)
     text = commented_spec(found, framework, target)
     if output is None:
         edge_of(context).out.file.write(text)
     else:
-        output.write_text(text, encoding="utf-8")
+        _write(output, text)
         edge_of(context).out.print(f"{output}: trainshed submit {output} --follow")
 
 
@@ -167,7 +170,21 @@ def _short(dataset: Json) -> str:
     return str(dataset.get("name") or dataset["id"]).rpartition("/")[2].partition(".")[0][:120] or "job"
 
 
-def _name(text: str) -> str:
-    if not text or any(character in text for character in "/\\?#%."):
-        raise UsageProblem(f"'{text}' is neither a file here nor a data set. `trainshed datasets ls` lists them.")
-    return text
+def _found(client: Client, name: str) -> Json:
+    neither = UsageProblem(f"'{name}' is neither a file here nor a data set. `trainshed datasets ls` lists them.")
+    if not name or any(character in name for character in "/\\?#%."):
+        raise neither
+    try:
+        found: Json = client.get(f"/v1/datasets/{name}")
+    except Refused as error:
+        if error.content.get("code") == "not_found":
+            raise neither from error
+        raise
+    return found
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageProblem(f"{output} cannot be written: {error.strerror}.") from error

@@ -65,7 +65,14 @@ def _hide(found: dict[str, Series], resumed_from: int | None) -> None:
 
 
 def _extend(target: Series, attempt: int, points: dict[str, list[Any]]) -> None:
+    """Append; what an earlier attempt has of the same steps is reported again, and counts once.
+
+    A checkpoint of a stop may be older than the values of its own step, and a trainer may be killed after its last
+    report and before its last word: what goes on from there says them again.
+    """
     steps = points["step"]
+    while target.step and target.attempt[-1] != attempt and target.step[-1] >= steps[0]:
+        del target.step[-1], target.epoch[-1], target.value[-1], target.attempt[-1]
     target.step.extend(steps)
     target.epoch.extend(points["epoch"])
     target.value.extend(points["value"])

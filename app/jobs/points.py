@@ -13,6 +13,8 @@ from app.jobs import journal
 from app.jobs.models import Attempt, JournalRow
 
 _REPORTS_AT_ONCE: Final = 100
+_FIRST_REPORTS: Final = 20
+"""In which a resumed attempt says all that it says of the step that it resumed from."""
 
 
 class Point(NamedTuple):
@@ -30,15 +32,19 @@ class Cut:
     """What of a journal counts: reports up to `last_seq`, and of each attempt the points up to a step.
 
     An attempt hides what earlier ones reported beyond the step that it resumed from, all of it when it started anew; so
-    the smallest such step of all later attempts bounds an earlier one. The same rule as in `app.jobs.metrics.series`.
+    the smallest such step of all later attempts bounds an earlier one. What a later one says again of that very step
+    counts once. The same rules as in `app.jobs.metrics.series`.
     """
 
     last_seq: int
     bounds: dict[int, int]
+    repeated: dict[int, frozenset[str]]
 
-    def shows(self, attempt: int, step: int) -> bool:
+    def shows(self, attempt: int, name: str, step: int) -> bool:
         bound = self.bounds.get(attempt)
-        return bound is None or step <= bound
+        if bound is None or step < bound:
+            return True
+        return step == bound and name not in self.repeated[attempt]
 
 
 def cut_of(session: Session, job_id: str) -> Cut:
@@ -49,13 +55,33 @@ def cut_of(session: Session, job_id: str) -> Cut:
     rows = session.execute(select(Attempt.number, Attempt.resumed_from_step).where(Attempt.job_id == job_id))
     resumed = {number: step for number, step in rows if step is not None}
     bounds: dict[int, int] = {}
+    repeated: dict[int, frozenset[str]] = {}
     bound: int | None = None
+    again: frozenset[str] = frozenset()
     for attempt in attempts:
         if bound is not None:
-            bounds[attempt] = bound
+            bounds[attempt], repeated[attempt] = bound, again
         begun = resumed.get(attempt, -1)
-        bound = begun if bound is None else min(bound, begun)
-    return Cut(last_seq, bounds)
+        if bound is None or begun < bound:
+            bound, again = begun, frozenset()
+        if begun == bound:
+            again |= _said_of(session, job_id, attempt, begun)
+    return Cut(last_seq, bounds, repeated)
+
+
+def _said_of(session: Session, job_id: str, attempt: int, step: int) -> frozenset[str]:
+    """The names of which an attempt reported a value of this step, the one that it resumed from: its first reports."""
+    query = (
+        select(type_coerce(JournalRow.data, Text))
+        .where(JournalRow.job_id == job_id, JournalRow.attempt == attempt, JournalRow.kind == "metric")
+        .order_by(JournalRow.seq)
+        .limit(_FIRST_REPORTS)
+    )
+    found: set[str] = set()
+    for text in session.execute(query).scalars():
+        columns = orjson.loads(text).get("points", {})
+        found |= {name for name, points in columns.items() if step in points["step"]}
+    return frozenset(found)
 
 
 def points(database: Database, job_id: str, cut: Cut, names: frozenset[str] | None) -> Iterator[list[Point]]:
@@ -89,5 +115,5 @@ def _points(cut: Cut, attempt: int, text: str, names: frozenset[str] | None) -> 
     for name, columns in found.items():
         if names is None or name in names:
             for step, epoch, value in zip(columns["step"], columns["epoch"], columns["value"], strict=True):
-                if cut.shows(attempt, step):
+                if cut.shows(attempt, name, step):
                     yield Point(name, step, epoch, value, attempt)

@@ -27,6 +27,7 @@ _BLOCK: Final = 1024 * 1024
 _ABSENT: Final = (FileNotFoundError, NotADirectoryError)
 # No key has a segment that begins with a dot.
 _UNFINISHED: Final = ".unfinished-"
+_TRIES: Final = 5
 
 
 class MissingObject(TrainshedError, FileNotFoundError):
@@ -52,10 +53,10 @@ class LocalStorage:
 
     def put(self, key: str, source: Path) -> None:
         *parents, name = segments_of(key)
-        with _open_source(source) as file, self._folder(parents, create=True) as folder:
-            unfinished = f"{_UNFINISHED}{secrets.token_hex(8)}"
+        with _open_source(source) as file, contextlib.ExitStack() as stack:
+            folder, unfinished, descriptor = self._begin(parents, stack)
             try:
-                with os.fdopen(os.open(unfinished, _CREATE, 0o666, dir_fd=folder), "wb") as copy:
+                with os.fdopen(descriptor, "wb") as copy:
                     shutil.copyfileobj(file, copy, _BLOCK)
                     copy.flush()
                     os.fsync(copy.fileno())
@@ -96,6 +97,7 @@ class LocalStorage:
         *parents, name = segments_of(key)
         with contextlib.suppress(*_ABSENT), self._folder(parents, create=False) as folder:
             os.unlink(name, dir_fd=folder)
+        self._remove_empty(parents)
 
     def local_path(self, key: str) -> Path | None:
         with self._open(key):
@@ -113,6 +115,30 @@ class LocalStorage:
                     raise MissingObject(key) from error
                 raise
             yield file
+
+    def _begin(self, parents: Sequence[str], stack: contextlib.ExitStack) -> tuple[int, str, int]:
+        """A new file in the folder `parents`, created if need be: the folder, the file's name, the open file.
+
+        Whoever deletes a file takes empty folders along, perhaps between our making one and using it.
+        """
+        unfinished = f"{_UNFINISHED}{secrets.token_hex(8)}"
+        for left in reversed(range(_TRIES)):
+            with contextlib.suppress(*(() if left == 0 else (FileNotFoundError,))), contextlib.ExitStack() as attempt:
+                folder = attempt.enter_context(self._folder(parents, create=True))
+                descriptor = os.open(unfinished, _CREATE, 0o666, dir_fd=folder)
+                stack.push(attempt.pop_all())
+                return folder, unfinished, descriptor
+        raise AssertionError("the last try returns or raises")
+
+    def _remove_empty(self, parents: Sequence[str]) -> None:
+        """Remove the folder `parents` and those above it, as far as they are empty; the first one below the root stays.
+
+        A job that trains for days drops a checkpoint every few seconds: a folder of each would stay for ever.
+        """
+        with contextlib.suppress(OSError):
+            for depth in range(len(parents), 1, -1):
+                with self._folder(parents[: depth - 1], create=False) as above:
+                    os.rmdir(parents[depth - 1], dir_fd=above)
 
     @contextlib.contextmanager
     def _folder(self, parents: Sequence[str], *, create: bool) -> Iterator[int]:

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 
 from app.api.derivation import merge_patch
 from app.api.views import JobView
+from app.checkpoints.models import Checkpoint
 from app.db import Database
 from app.jobs.models import Job, JournalRow
 from app.jobs.states import JobState
@@ -168,6 +169,28 @@ class TestRetry:
         assert "starts from the beginning" in api.post(f"/v1/jobs/{job['id']}/retry").json()["warnings"][0]
         shown = problem(api.post(f"/v1/jobs/{job['id']}/retry", json={"from": "best"}), 422, "invalid_request")
         assert (shown["errors"][0]["pointer"], shown["errors"][0]["suggestion"]) == ("/from", "last")
+
+    def test_a_cancel_under_way_leaves_only_what_is_legal_then(self, api: Api, database: Database) -> None:
+        job = api.submit()
+        set_state(database, job["id"], JobState.RUNNING, stop_requested="cancel")
+        shown = problem(api.post(f"/v1/jobs/{job['id']}/retry"), 409, "state_conflict")
+        assert (shown["state"], shown["legal"]) == ("running", ["cancel", "clone"])
+
+    def test_one_with_a_checkpoint_needs_no_other_weights(
+        self, api: Api, database: Database, storage: Storage, tmp_path: Path
+    ) -> None:
+        """The job that it was initialized from has trained on, and dropped the checkpoint that it named."""
+        source = api.submit()
+        leave_checkpoint(database, storage, tmp_path, source["id"], 10)
+        job = self.failed(api, database, initialize_from={"job": source["id"], "checkpoint": 10})
+        leave_checkpoint(database, storage, tmp_path, job["id"], 20)
+        with database.write() as session:
+            session.delete(session.get_one(Checkpoint, (source["id"], 10)))
+        answer = api.post(f"/v1/jobs/{job['id']}/retry")
+        assert answer.status_code == 201, answer.text
+        assert answer.json()["parent"]["checkpoint"] == 20
+        anew = api.post(f"/v1/jobs/{job['id']}/retry", json={"from": "start"})
+        assert problem(anew, 422, "invalid_spec")["errors"][0]["pointer"] == "/initialize_from/checkpoint"
 
     def test_what_auto_meant_then_stays(self, api: Api, database: Database) -> None:
         job = api.submit(device_type="auto")

@@ -180,7 +180,7 @@ class TestInitializeFrom:
             assert shown["pointer"] == "/initialize_from/job"
             assert shown["message"] == f"There is no job '{job}' in this project."
 
-    @pytest.mark.parametrize("checkpoint", ["best", 11, 2**63])
+    @pytest.mark.parametrize("checkpoint", ["best", 11, 2**63 - 1])
     def test_a_checkpoint_that_is_not_there_is_answered_with_those_that_are(
         self, api: Api, database: Database, storage: Storage, tmp_path: Path, checkpoint: object
     ) -> None:

@@ -106,6 +106,13 @@ class TestStream:
             assert (last.event, last.data["state"]) == ("state", "succeeded")
             assert list(events) == []
 
+    def test_what_cards_say_comes_as_telemetry(self, url: str, writer: Writer, tenant: Tenant) -> None:
+        devices = {"GPU-3": {"utilization": 0.3, "memory_used_bytes": 80 << 30}, "MIG-4": {"memory_used_bytes": 0}}
+        writer.write(Entry("telemetry", {"devices": devices}))
+        with open_events(url, writer.job_id, tenant.viewer) as stream:
+            event = next(iter(stream))
+        assert (event.event, event.data["devices"]) == ("telemetry", devices)
+
     @ONE_DATABASE
     def test_headers_keep_proxies_from_holding_it_back(self, url: str, writer: Writer, tenant: Tenant) -> None:
         with open_events(url, writer.job_id, tenant.viewer) as stream:

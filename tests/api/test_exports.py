@@ -1,5 +1,6 @@
 """Exports over HTTP: made once, found again, refused where the format does not fit."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -84,6 +85,13 @@ class TestExport:
         assert len(seen) == 2
         done = api.get(first.headers["location"]).json()
         assert [artifact["name"] for artifact in done["artifacts"]] == ["model.onnx"]
+
+    def test_asked_for_at_the_same_time_it_is_made_once(self, api: Api, job_id: str, database: Database) -> None:
+        add_online_worker(database)
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda _: export(api, job_id, timeout_s=0.01), range(8)))
+        assert {answer.status_code for answer in answers} == {202}
+        assert len({answer.json()["id"] for answer in answers}) == 1
 
     def test_a_file_that_was_removed_since_is_not_shown(self, api: Api, job_id: str, database: Database) -> None:
         with answering(database, Maker(database)):

@@ -55,6 +55,14 @@ class TestRows:
         assert ran.code == 2
         assert "--row '{\"age\": 41}'" in ran.err
 
+    def test_an_empty_file_is_refused_before_it_is_sent(
+        self, server: FakeServer, trainshed: Trainshed, tmp_path: Path
+    ) -> None:
+        (tmp_path / "new.csv").write_text("\n")
+        ran = trainshed("predict", JOB, str(tmp_path / "new.csv"))
+        assert (ran.code, server.requests) == (2, [])
+        assert "is empty; it needs a header and at least one row" in ran.err
+
     def test_a_row_that_is_no_object_is_refused(self, trainshed: Trainshed) -> None:
         assert "is not an object" in trainshed("predict", JOB, "--row", "[1]").err
 

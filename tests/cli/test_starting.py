@@ -12,7 +12,7 @@ from app.cli.starting import commented_spec
 from app.spec import TableSchema, parse_spec, resolve
 from app.tables import builtin_schema
 from tests.cli.conftest import Trainshed
-from tests.cli.fake_server import FakeServer
+from tests.cli.fake_server import FakeServer, problem
 
 ID = "ds_01k0000000000000000000000a"
 
@@ -102,3 +102,24 @@ class TestInit:
 
     def test_what_is_neither_a_file_nor_a_set_is_said(self, trainshed: Trainshed) -> None:
         assert "neither a file here nor a data set" in trainshed("init", "nowhere/x.csv").err
+
+    def test_nor_what_the_server_does_not_know(self, server: FakeServer, trainshed: Trainshed) -> None:
+        server.on("GET /v1/datasets/iriss", problem(404, "not_found", "There is nothing at this address."))
+        assert "'iriss' is neither a file here nor a data set" in trainshed("init", "iriss").err
+
+    def test_a_folder_that_is_not_there_is_said_before_anything_is_uploaded(
+        self, server: FakeServer, trainshed: Trainshed, tmp_path: Path
+    ) -> None:
+        ran = trainshed("init", "iris", "-o", str(tmp_path / "nowhere" / "job.json"))
+        assert (ran.code, server.requests) == (2, [])
+        assert "There is no folder" in ran.err
+
+    def test_a_file_that_cannot_be_written_is_said(
+        self, server: FakeServer, trainshed: Trainshed, tmp_path: Path
+    ) -> None:
+        content = {"id": "iris", "name": "iris", "table": json.loads(builtin_schema("iris").model_dump_json())}
+        server.on("GET /v1/datasets/iris", content)
+        (tmp_path / "job.json").symlink_to(tmp_path / "nowhere" / "job.json")
+        ran = trainshed("init", "iris", "-o", str(tmp_path / "job.json"))
+        assert ran.code == 2
+        assert "cannot be written: No such file or directory." in ran.err

@@ -81,6 +81,13 @@ class TestPoints:
         play(database, job_id, [(None, [{"loss": [10, 20, 30]}]), (20, [{"loss": [25, 35]}]), (10, [{"loss": [20]}])])
         assert [(point.step, point.attempt) for point in every_point(database, job_id)] == [(10, 1), (20, 3)]
 
+    def test_a_step_that_is_reported_again_counts_once(self, database: Database) -> None:
+        # The checkpoint of a stop can be older than the values of its own step: each attempt that goes on says them.
+        job_id = new_job(database)
+        play(database, job_id, [(None, [{"loss": [5]}]), (10, [{"loss": [10]}]), (10, [{"loss": [10, 20]}])])
+        assert [(point.step, point.attempt) for point in every_point(database, job_id)] == [(5, 1), (10, 3), (20, 3)]
+        assert [(row[0], row[3]) for row in expected(database, job_id)["loss"]] == [(5, 1), (10, 3), (20, 3)]
+
     def test_one_that_reported_nothing_yet_hides_nothing(self, database: Database) -> None:
         job_id = new_job(database)
         play(database, job_id, [(None, [{"loss": [10, 20]}]), (None, [])])
@@ -107,11 +114,14 @@ class TestPoints:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[int | None, list[Report]]]:
-    """Attempts that each go on from a step that some earlier one has reached, or anew, and report ascending steps."""
+    """Attempts that each go on from a step that some earlier one has reached, or anew, and report ascending steps.
+
+    What goes on from a step may report values of that very step again.
+    """
     attempts: list[tuple[int | None, list[Report]]] = []
     for _ in range(draw(st.integers(1, 4))):
         resumed = draw(st.none() | st.integers(0, 12)) if attempts else None
-        first = (resumed or 0) + 1
+        first = 1 if resumed is None else resumed + draw(st.integers(0, 1))
         steps = sorted(draw(st.sets(st.integers(first, first + 12), max_size=6)))
         cuts = draw(st.integers(0, len(steps)))
         parts = [part for part in (steps[:cuts], steps[cuts:]) if part]

@@ -54,7 +54,7 @@ class TestPages:
     def test_jobs_of_one_moment_are_each_on_one_page(
         self, database: Database, project: Project, states: tuple[JobState, ...], *, descending: bool
     ) -> None:
-        """C58 of the collected failure cases: 105 jobs with the same time, pages of 10, filtered by state or not."""
+        """105 jobs with the same time, pages of 10, filtered by state or not."""
         made = add_many(database, project, 100) + add_many(database, project, 5, state="paused")
         wanted = sorted(made if len(states) != 1 else made[:100], reverse=descending)
         walks = []

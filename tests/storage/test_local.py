@@ -2,12 +2,13 @@
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from app.storage import LocalStorage, MissingObject, UnsupportedStorage, open_storage
-from app.storage.keys import artifact_key, dataset_key, is_segment, segments_of
+from app.storage.keys import artifact_key, dataset_key, export_key, is_segment, segments_of
 
 
 @pytest.fixture
@@ -139,6 +140,33 @@ class TestDurability:
             storage.delete("a")
 
 
+class TestEmptyFolders:
+    """A job that trains for days drops a checkpoint every few seconds, and none of their folders may stay."""
+
+    def test_the_last_file_takes_its_folders_along(self, storage: LocalStorage, root: Path, source: Path) -> None:
+        for step in (10, 20):
+            storage.put(f"checkpoints/job_a/1/{step}/weights", source)
+        storage.delete("checkpoints/job_a/1/10/weights")
+        assert [path.name for path in (root / "checkpoints/job_a/1").iterdir()] == ["20"]
+        storage.delete("checkpoints/job_a/1/20/weights")
+        assert list(root.iterdir()) == [root / "checkpoints"]
+        assert list((root / "checkpoints").iterdir()) == []
+        storage.put("checkpoints/job_a/1/30/weights", source)
+        assert storage.list() == ["checkpoints/job_a/1/30/weights"]
+
+    def test_a_file_finds_its_place_while_others_take_the_folder_away(
+        self, storage: LocalStorage, source: Path
+    ) -> None:
+        def churn(name: str) -> None:
+            for _ in range(100):
+                storage.put(f"artifacts/job_a/1/{name}", source)
+                storage.delete(f"artifacts/job_a/1/{name}")
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(churn, "abcd"))
+        assert storage.list() == []
+
+
 class TestOpenStorage:
     def test_a_file_url(self, tmp_path: Path, source: Path) -> None:
         storage = open_storage(f"file://{tmp_path}/new folder/100%")
@@ -163,6 +191,9 @@ class TestKeyBuilders:
         assert dataset_key("ds_01k00000000000000000000000") == "datasets/ds_01k00000000000000000000000"
         assert segments_of(artifact_key(job, 3, "model.safetensors")) == ("artifacts", job, "3", "model.safetensors")
         assert len(artifact_key(job, 1000, "x" * 120)) <= 255
+        task = "tsk_01k00000000000000000000000"
+        assert segments_of(export_key(job, task, 2, "model.onnx")) == ("exports", job, task, "2", "model.onnx")
+        assert len(export_key(job, task, 2, "x" * 120)) <= 255
 
     @pytest.mark.parametrize("text", ["a", "Z9", "model.safetensors", "a-b_c.d", "x" * 120, "trailing."])
     def test_a_segment(self, text: str) -> None:
