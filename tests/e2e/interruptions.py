@@ -11,7 +11,7 @@ from tests.e2e.specs import Spec, quick
 from tests.e2e.stack import Json, Stack
 
 FRAMEWORKS = ["torch", "tensorflow"]
-EPOCHS = 100
+EPOCHS = 200
 Whole = dict[tuple[str, str, int], Json]
 """Jobs that nothing interrupted, by service, framework and devices."""
 
@@ -20,7 +20,7 @@ def interruptible(framework: str = "torch", **changes: Any) -> Spec:
     """Seconds of small steps, with a checkpoint every so many of them; the files besides are not what is tested."""
     hyperparameters = {
         "epochs": EPOCHS,
-        "batch_size": 4,
+        "batch_size": 2,
         "learning_rate": 0.01,
         "schedule": {"name": "cosine"},
         "seed": 3,

@@ -65,6 +65,10 @@ class TestKilledTrainer:
         assert failed["cause"] == "trainer_killed"
 
 
+def online(stack: Stack) -> bool:
+    return any(worker["online"] for worker in stack.client.get("/v1/workers").json()["data"])
+
+
 class TestKilledWorker:
     def test_the_next_start_goes_on_from_the_checkpoint(self, stack: Stack) -> None:
         job_id, pid = begin(stack, interruptible())
@@ -78,6 +82,8 @@ class TestKilledWorker:
     def test_a_worker_that_is_stopped_in_order_saves_first_and_costs_nothing(self, stack: Stack) -> None:
         job_id, pid = begin(stack, interruptible())
         old = stack.kill("worker", signal.SIGTERM)
+        # It goes offline before it tells its trainers: thawed sooner, a trainer could be through before it is told.
+        stack.until(lambda: not online(stack) or None, "the worker is leaving")
         thaw(pid)
         stack.await_successor("worker", old)
         job = went_on(stack, job_id)
@@ -95,7 +101,9 @@ class TestPause:
         assert paused["stop_requested"] is None
         assert all(device["job_id"] != job_id for device in stack.client.get("/v1/devices").json()["data"])
         newest = checkpoints(stack, job_id)[0]
-        assert (newest["reason"], newest["last"]) == ("stop", True)
+        # At the very step of a periodic one there is nothing more to save.
+        assert newest["last"]
+        assert newest["reason"] in {"stop", "periodic"}
         act(stack, job_id, "resume", 202)
         job = went_on(stack, job_id)
         assert job["attempts"][-1]["resumed_from_step"] == newest["step"]

@@ -37,9 +37,9 @@ pytestmark = pytest.mark.full
 
 
 def few_checkpoints(framework: str, devices: int) -> Spec:
-    """Three checkpoints on the way: after epochs 40 and 80, and at the end."""
+    """Three checkpoints on the way: after epochs 80 and 160, and at the end."""
     spec = interruptible(framework, device_count=devices, retry={"failures": 20, "losses": 20})
-    spec["hyperparameters"] |= {"checkpoint_every_epochs": 40}
+    spec["hyperparameters"] |= {"checkpoint_every_epochs": 80}
     return spec
 
 

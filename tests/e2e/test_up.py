@@ -177,10 +177,13 @@ class TestDemo:
         ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=280)
         content = json.loads(ran.stdout)
         assert ran.returncode == 0, content
-        assert [row["state"] for row in content["jobs"]] == ["succeeded"] * 6
+        assert [row["state"] for row in content["jobs"]] == ["succeeded"] * 12
         # Both frameworks train the same spec from the same weights on the same batches: the figures agree.
         values = {row["name"]: row["value"] for row in content["jobs"]}
-        for data in ("digits", "diabetes", "penguins"):
+        for data in ("digits", "digits-cnn", "digits-two-devices", "digits-killed", "diabetes", "penguins"):
             assert values[f"{data} torch"] == pytest.approx(values[f"{data} tensorflow"], abs=0.01)
+        assert [row["label"] for row in content["predictions"]] == ["Adelie", "Gentoo", "Chinstrap"] * 2
+        went_on = [row["name"] for row in content["jobs"] if row["resumed_from_step"]]
+        assert went_on == ["digits-killed torch", "digits-killed tensorflow"]
         assert marked_processes(mark, tmp_path) == {}
         assert list(tmp_path.iterdir()) == []

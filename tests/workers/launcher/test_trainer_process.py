@@ -138,7 +138,8 @@ class TestTraining:
         assert "computes on the CPU in place of the simulated Simulated, 1 thread." in log
         assert "Data: iris, 4 features" in log
         assert "epoch 2/2: loss " in log
-        assert "files: model.safetensors, model.json, split.safetensors." in log
+        files = "probe.safetensors, split.safetensors, evaluation.json, environment.json"
+        assert f"files: model.safetensors, model.json, {files}." in log
 
     def test_stop_message_ends_it_at_a_safe_point(self, train: Train, framework: str) -> None:
         attempt = train(framework, epochs=LONG)
