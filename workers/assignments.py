@@ -1,12 +1,16 @@
 """From a claim to what a trainer is told: its work directory, its data, its devices, its threads."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from app.jobs.claims import Claim, ClaimedDevice
 from app.storage import Storage
 from workers.beginning import Beginning
 from workers.protocol import Assignment, DataSource, Device
+
+DRIVER_FILE: Final = Path("/sys/module/nvidia/version")
 
 
 def work_folder(run_dir: Path, job_id: str, attempt: int) -> Path:
@@ -39,7 +43,20 @@ def make_assignment(claim: Claim, work_dir: Path, storage: Storage, beginning: B
         seed=claim.spec.hyperparameters.seed,
         resume=_text(beginning.resume),
         initialize=_text(beginning.initialize),
+        driver=driver_version(claim.devices),
     )
+
+
+def driver_version(devices: Sequence[ClaimedDevice], file: Path = DRIVER_FILE) -> str | None:
+    """The version of the driver that serves these devices, for the record; None for devices without one.
+
+    From the kernel, not by NVML: it answers also where the driver's own library hangs.
+    """
+    if not any(device.kind == "cuda" and not device.simulated for device in devices):
+        return None
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return file.read_text(encoding="ascii").strip() or None
+    return None
 
 
 def threads_of(devices: Sequence[ClaimedDevice]) -> int:

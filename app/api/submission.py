@@ -40,6 +40,8 @@ _AT_FIRST: Final[dict[str, Any]] = {
     "finished_at": None,
 }
 _MAX_SCHEMAS: Final = 256
+_MAX_KEPT: Final = 5_000
+"""Columns and labels of a table that is kept in memory; a larger one is read again for each spec."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,8 @@ def _schema(services: Services, principal: Principal, spec: JobSpec) -> tuple[st
         return known
     with services.database.read() as session:
         found = source_schema(session, principal.project_id, spec.data.source)
+    if sum(1 + len(column.labels or ()) for column in found[1].columns) > _MAX_KEPT:
+        return found
     if len(services.schemas) >= _MAX_SCHEMAS:
         services.schemas.clear()
     services.schemas[key] = found

@@ -98,6 +98,18 @@ class TestGroup:
         ]
         assert count_jobs(database) == 2
 
+    def test_only_a_table_of_moderate_size_is_kept_in_memory(self, api: Api) -> None:
+        def kept(columns: int) -> bool:
+            rows = [",".join([*(f"t{row}" for _ in range(columns)), str(row % 2)]) for row in range(900)]
+            table = "\n".join([",".join([*(f"c{place}" for place in range(columns)), "y"]), *rows])
+            sent = api.post("/v1/datasets", content=table.encode(), headers={"Content-Type": "text/csv"})
+            source = sent.json()["id"]
+            assert api.post("/v1/jobs/validate", json=SPEC | {"data": {"source": source, "target": "y"}}).is_success
+            return any(key[1] == source for key in api.services.schemas)
+
+        assert kept(1)
+        assert not kept(6)  # 5 400 labels
+
     def test_one_that_cannot_be_written_does_not_take_the_others_with_it(
         self, api: Api, principal: Principal, database: Database
     ) -> None:
