@@ -27,6 +27,7 @@ from app.cli.options import AsJson, Session
 commands = typer.Typer()
 
 _LOOK_S: Final = 0.2
+_QUICK_LOOK_S: Final = 0.03
 _NO_PENGUINS: Final = (
     "The package palmerpenguins is not installed, so the demo leaves out the upload of a CSV file, and cannot pass. "
     "Install it with: pip install palmerpenguins"
@@ -82,15 +83,26 @@ def run_trials(at: Session, penguins: Path | None) -> list[Outcome]:
     if penguins is not None:
         source = str(at.client.upload("/v1/datasets", penguins, {"name": penguins.name})["id"])
     outcomes = [Outcome(trial, _submit(at.client, trial)) for trial in trials(source, pair_of_devices(at.client))]
-    killed: set[str] = set()
     with _shown(at) as show:
+        outcomes = _kill_some(at, outcomes)
         while not all(outcome.ended for outcome in outcomes):
             at.edge.pause(_LOOK_S)
             outcomes = [outcome if outcome.ended else _look(at.client, outcome) for outcome in outcomes]
-            for outcome in outcomes:
-                if outcome.trial.kill and outcome.trial.name not in killed and kill_once(at.client, outcome.job):
-                    killed.add(outcome.trial.name)
             show(outcomes)
+    return outcomes
+
+
+def _kill_some(at: Session, outcomes: list[Outcome]) -> list[Outcome]:
+    """Kill the trainers that the plan says to, each once it has left a checkpoint.
+
+    Nothing else is looked at meanwhile: on a fast machine such a job is over within a second.
+    """
+    spared = {outcome.trial.name for outcome in outcomes if outcome.trial.kill}
+    while spared:
+        at.edge.pause(_QUICK_LOOK_S)
+        outcomes = [_look(at.client, outcome) if outcome.trial.name in spared else outcome for outcome in outcomes]
+        met = [o for o in outcomes if o.trial.name in spared and (o.ended or kill_once(at.client, o.job))]
+        spared -= {outcome.trial.name for outcome in met}
     return outcomes
 
 

@@ -137,7 +137,7 @@ def _killed(framework: str) -> dict[str, Any]:
         "model": {"type": "mlp", "hidden": [128]},
         "data": {"source": "digits", "split": _SPLIT},
         "hyperparameters": {
-            "epochs": 80,
+            "epochs": 160,
             "batch_size": 8,
             "learning_rate": 0.0005,
             "schedule": _COSINE,

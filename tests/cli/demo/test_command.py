@@ -98,7 +98,7 @@ class TestRunTrials:
         outcomes = run_trials(Session(training.client(), edge(out, pauses), as_json=False), penguins_file())
         routes = [f"{request.method} {request.url.path}" for request in training.requests]
         assert routes[:14] == ["POST /v1/datasets", "GET /v1/devices", *["POST /v1/jobs"] * 12]
-        assert len(pauses) == 3
+        assert len(pauses) == 4, "one to kill, then three looks until the last has ended"
         assert all(outcome.passed for outcome in outcomes)
         assert out.getvalue().splitlines()[0] == "digits-killed torch: succeeded"
 
