@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 import app.artifacts.models
 import app.checkpoints.models
+import app.holds.models
 import app.jobs.models
 import app.predictions.models  # noqa: F401 - every table must be known
 from app.db import Base, Database, JsonText, UtcDateTime

@@ -11,7 +11,7 @@ from typing import Final
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _BODY: Final = "[0-7][0-9a-hjkmnp-tv-z]{25}"
-PREFIXES: Final = ("job", "ds", "key", "wrk", "prj", "req", "tsk")
+PREFIXES: Final = ("job", "ds", "key", "wrk", "prj", "req", "tsk", "hold")
 
 _lock = threading.Lock()
 _last = [0]

@@ -6,6 +6,7 @@ Every setting can also come from a file named by `TRAINSHED_<NAME>_FILE` (secret
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
@@ -18,6 +19,7 @@ PREFIX = "TRAINSHED_"
 # Read by tools beside the server: the client's address and key.
 CLIENT_VARIABLES = frozenset({"TRAINSHED_URL", "TRAINSHED_KEY"})
 # Where a test wants a worker or a trainer to be killed (workers.fault_points).
+_ROOT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 TEST_VARIABLES = frozenset({"TRAINSHED_FAULT_POINT"})
 
 
@@ -68,6 +70,28 @@ class Settings(BaseModel):
     max_queued_jobs: int = Field(default=10_000, gt=0)
     sqlite_synchronous: Literal["full", "normal"] = "full"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "text"] = "json"
+
+    metrics_port: int = Field(default=0, ge=0, le=65535)
+    metrics_address: str = "127.0.0.1"
+
+    inventory_s: float = Field(default=15.0, gt=0, le=3600)
+    self_test: Literal["auto", "on", "off"] = "auto"
+    trainer_uids: str = Field(default="", pattern=r"^(\d{1,9}-\d{1,9})?$")
+    blind_exit_s: float = Field(default=0.0, ge=0)
+    idle_after_s: float = Field(default=600.0, ge=0)
+    max_hold_s: float = Field(default=7 * 86_400.0, gt=0)
+    data_roots: dict[str, Path] = Field(default_factory=dict)
+
+    s3_endpoint: str = ""
+    s3_region: str = ""
+    s3_access_key_id: str = ""
+    s3_secret_access_key: str = ""
+
+    disk_reserve_bytes: int = Field(default=1024 * 1024 * 1024, ge=0)
+    keep_jobs_days: float | None = Field(default=None, gt=0)
+    keep_checkpoints_days: float | None = Field(default=None, gt=0)
+    schema_wait_s: float = Field(default=300.0, gt=0)
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
@@ -81,6 +105,30 @@ class Settings(BaseModel):
             return json.loads(value) if isinstance(value, str) else value
         except ValueError as error:
             raise ValueError('must be JSON, for example {"torch": "/opt/torch/bin/python"}') from error
+
+    @field_validator("data_roots", mode="before")
+    @classmethod
+    def _split_roots(cls, value: object) -> object:
+        """`name=/path:ro, other=/path2`; `:ro` may be left out, since nothing is ever written there."""
+        if not isinstance(value, str):
+            return value
+        roots: dict[str, str] = {}
+        for part in filter(None, (entry.strip() for entry in value.split(","))):
+            name, equals, path = part.partition("=")
+            path = path.removesuffix(":ro")
+            if not equals or not _ROOT_NAME.fullmatch(name) or not path.startswith("/") or path.endswith(":rw"):
+                raise ValueError(f"'{part}' is not name=/absolute/path:ro, for example scans=/mnt/scans:ro")
+            if name in roots:
+                raise ValueError(f"'{name}' is named twice")
+            roots[name] = path
+        return roots
+
+    @model_validator(mode="after")
+    def _uids_are_a_range(self) -> Self:
+        uids = self.trainer_uid_range
+        if self.trainer_uids and (not uids or min(uids) < 1):
+            raise ValueError("TRAINSHED_TRAINER_UIDS must be a range of user ids, for example 20000-20255")
+        return self
 
     @model_validator(mode="after")
     def _times_fit_together(self) -> Self:
@@ -100,6 +148,14 @@ class Settings(BaseModel):
     @property
     def effective_storage_url(self) -> str:
         return self.storage_url or f"file://{self.home / 'storage'}"
+
+    @property
+    def trainer_uid_range(self) -> range | None:
+        """User ids that trainers may be given; None: a trainer runs as its worker does."""
+        if not self.trainer_uids:
+            return None
+        first, _, last = self.trainer_uids.partition("-")
+        return range(int(first), int(last) + 1)
 
     @property
     def effective_run_dir(self) -> Path:

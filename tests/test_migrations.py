@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, func, inspect, select
 
 import app.artifacts.models
 import app.checkpoints.models
+import app.holds.models
 import app.jobs.models
 import app.predictions.models  # noqa: F401 - every table must be known
 from app.artifacts.models import Artifact

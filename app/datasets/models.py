@@ -11,7 +11,11 @@ from app.db import Base, JsonText, UtcDateTime
 
 
 class Dataset(Base):
-    """An uploaded table: its file in the storage, and the schema found when it was checked."""
+    """A table of a project: its file, and the schema found when it was checked.
+
+    `storage_key` names an upload's file in the storage; a file that is read in place has the key "" and its `uri`,
+    `root://name/path`.
+    """
 
     __tablename__ = "datasets"
     __table_args__ = (Index("ix_datasets_project_id_id", "project_id", "id"),)
@@ -25,6 +29,7 @@ class Dataset(Base):
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     digest: Mapped[str] = mapped_column(String(64))
     storage_key: Mapped[str] = mapped_column(String(255))
+    uri: Mapped[str | None] = mapped_column(String(1024))
     table: Mapped[dict[str, Any]] = mapped_column(JsonText)
     created_by: Mapped[str] = mapped_column(String(120))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

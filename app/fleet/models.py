@@ -10,7 +10,11 @@ from app.db import Base, JsonText, UtcDateTime
 
 
 class Worker(Base):
-    """The worker of one host. `instance` changes with every start, so a restarted worker knows what is not its own."""
+    """The worker of one host. `instance` changes with every start, so a restarted worker knows what is not its own.
+
+    `condition` is what the worker last said of its host (free disk, shared memory, data roots, what keeps it from
+    taking jobs); its keys are in `app.fleet.condition`.
+    """
 
     __tablename__ = "workers"
 
@@ -26,10 +30,16 @@ class Worker(Base):
     reason: Mapped[str | None] = mapped_column(Text)
     started_at: Mapped[datetime] = mapped_column(UtcDateTime)
     heartbeat_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    drain_requested_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    condition: Mapped[dict[str, Any] | None] = mapped_column(JsonText)
 
 
 class Device(Base):
-    """A device that a host has or once had; rows stay, so `auto` knows that a CUDA device was ever there."""
+    """A device that a host has or once had; rows stay, so `auto` knows that a CUDA device was ever there.
+
+    `health`: ok, unhealthy, gone, in_use_elsewhere or quarantined; a quarantine (`quarantined_at`) outlives restarts
+    and ends only by a release. `processes` are those of others on the device, `readings` its last telemetry.
+    """
 
     __tablename__ = "devices"
 
@@ -46,6 +56,13 @@ class Device(Base):
     reason: Mapped[str | None] = mapped_column(Text)
     epoch: Mapped[int] = mapped_column(BigInteger, default=0)
     seen_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    health_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    quarantined_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    quarantine_reason: Mapped[str | None] = mapped_column(Text)
+    processes: Mapped[list[dict[str, Any]] | None] = mapped_column(JsonText)
+    readings: Mapped[dict[str, Any] | None] = mapped_column(JsonText)
+    readings_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    idle_since: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
 class Lease(Base):

@@ -1,17 +1,23 @@
 """The fleet as the scheduler and the API see it: hosts, their devices, and who holds what."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.fleet.models import Device, Lease, Worker
 
+HOLD_PREFIX: Final = "hold_"
+
 
 @dataclass(frozen=True)
 class DeviceView:
-    """One device; `free` means it can be leased now: healthy and held by nobody."""
+    """One device; `free` means it can be leased now: healthy and held by nobody.
+
+    It is held by a job (`job_id`, `attempt`) or by a person (`hold_id`), never by both.
+    """
 
     id: str
     kind: str
@@ -27,6 +33,13 @@ class DeviceView:
     job_id: str | None = None
     attempt: int | None = None
     expires_at: datetime | None = None
+    hold_id: str | None = None
+    health_at: datetime | None = None
+    quarantined_at: datetime | None = None
+    processes: tuple[dict[str, Any], ...] = ()
+    readings: dict[str, Any] | None = None
+    readings_at: datetime | None = None
+    idle_since: datetime | None = None
 
     @property
     def is_slice(self) -> bool:
@@ -39,7 +52,7 @@ class DeviceView:
 
     @property
     def free(self) -> bool:
-        return self.usable and self.job_id is None
+        return self.usable and self.job_id is None and self.hold_id is None
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,8 @@ class HostView:
     version: str = ""
     started_at: datetime | None = None
     heartbeat_at: datetime | None = None
+    drain_requested_at: datetime | None = None
+    condition: dict[str, Any] = field(default_factory=dict)
 
 
 def fleet(session: Session, now: datetime, offline_after_s: float) -> list[HostView]:
@@ -79,12 +94,16 @@ def fleet(session: Session, now: datetime, offline_after_s: float) -> list[HostV
             version=worker.version,
             started_at=worker.started_at,
             heartbeat_at=worker.heartbeat_at,
+            drain_requested_at=worker.drain_requested_at,
+            condition=worker.condition or {},
         )
         for worker in session.execute(select(Worker).order_by(Worker.host_id)).scalars()
     ]
 
 
 def _device(row: Device, lease: Lease | None) -> DeviceView:
+    held = lease is not None and lease.job_id.startswith(HOLD_PREFIX)
+    job = None if held else lease
     return DeviceView(
         id=row.id,
         kind=row.kind,
@@ -97,7 +116,14 @@ def _device(row: Device, lease: Lease | None) -> DeviceView:
         reason=row.reason,
         threads=row.threads,
         epoch=row.epoch,
-        job_id=lease.job_id if lease else None,
-        attempt=lease.attempt if lease else None,
+        job_id=job.job_id if job else None,
+        attempt=job.attempt if job else None,
         expires_at=lease.expires_at if lease else None,
+        hold_id=lease.job_id if lease and held else None,
+        health_at=row.health_at,
+        quarantined_at=row.quarantined_at,
+        processes=tuple(row.processes or ()),
+        readings=row.readings,
+        readings_at=row.readings_at,
+        idle_since=row.idle_since,
     )

@@ -105,7 +105,11 @@ class JournalRow(Base):
 
 
 class Attempt(Base):
-    """One try of a job, from its placement to the proof that its processes are gone."""
+    """One try of a job, from its placement to the proof that its processes are gone.
+
+    `device_s`: devices times seconds held; `energy_j`: joules that its cards took meanwhile; `utilization`: their mean,
+    0 to 1; `verdict`: what bounded it (`app.usage`). None where nothing was measured.
+    """
 
     __tablename__ = "attempts"
     __table_args__ = (Index("ix_attempts_open", "ended_at", "job_id"),)
@@ -125,6 +129,10 @@ class Attempt(Base):
     max_rss_bytes: Mapped[int | None] = mapped_column(BigInteger)
     resumed_from_step: Mapped[int | None] = mapped_column(BigInteger)
     facts: Mapped[dict[str, Any] | None] = mapped_column(JsonText)
+    device_s: Mapped[float | None] = mapped_column(Float)
+    energy_j: Mapped[float | None] = mapped_column(Float)
+    utilization: Mapped[float | None] = mapped_column(Float)
+    verdict: Mapped[str | None] = mapped_column(String(16))
 
 
 class AttemptNode(Base):
