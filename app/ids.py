@@ -7,6 +7,7 @@ import os
 import re
 import threading
 import time
+from datetime import UTC, datetime
 from typing import Final
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -36,6 +37,19 @@ def new_id(prefix: str, *, unix_ms: int | None = None) -> str:
             value = max(value, _last[0] + 1)
             _last[0] = value
     return f"{prefix}_{_base32(value)}"
+
+
+def id_time(identity: str) -> datetime:
+    """When an id was made, to the millisecond; for ids of `is_id` alone."""
+    value = 0
+    for character in identity.rpartition("_")[2]:
+        value = value << 5 | _ALPHABET.index(character)
+    return datetime.fromtimestamp((value >> 80) / 1000, UTC)
+
+
+def first_id(prefix: str, made_at: datetime) -> str:
+    """The lowest id that could have been made at this time or later; all older ones sort before it."""
+    return f"{prefix}_{_base32(round(made_at.timestamp() * 1000) << 80)}"
 
 
 def _base32(value: int) -> str:

@@ -1,12 +1,13 @@
 import re
 import threading
 import uuid
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.ids import PREFIXES, is_id, new_id, pattern
+from app.ids import PREFIXES, first_id, id_time, is_id, new_id, pattern
 
 CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -80,3 +81,16 @@ class TestPattern:
     def test_128_bits_leave_no_more_than_7_for_the_first_character(self) -> None:
         assert is_id("job", "job_7" + "z" * 25)
         assert not is_id("job", "job_8" + "0" * 25)
+
+
+class TestTime:
+    def test_the_example_of_the_rfc_is_read_back(self) -> None:
+        # RFC 9562 appendix A.6: Tuesday, February 22, 2022 2:22:22.00 PM GMT-05:00.
+        made = new_id("job", unix_ms=0x017F22E279B0)
+        assert id_time(made) == datetime(2022, 2, 22, 19, 22, 22, tzinfo=UTC)
+
+    @given(st.integers(0, 2**40))
+    def test_the_first_id_of_a_time_parts_older_from_younger_ones(self, unix_ms: int) -> None:
+        bound = first_id("job", datetime.fromtimestamp(unix_ms / 1000, UTC))
+        assert new_id("job", unix_ms=unix_ms) >= bound
+        assert unix_ms == 0 or new_id("job", unix_ms=unix_ms - 1) < bound

@@ -41,6 +41,8 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "method_not_allowed": Kind(405, "Method not allowed"),
     "conflict": Kind(409, "The state does not allow it"),
     "state_conflict": Kind(409, "The job's state does not allow it", ("state", "legal")),
+    "job_needed": Kind(409, "Other jobs need it", ("jobs",)),
+    "devices_busy": Kind(409, "The devices are busy"),
     "no_model": Kind(409, "The job has no model", ("state",)),
     "wrong_framework": Kind(409, "Not for this framework"),
     "body_too_large": Kind(413, "The body is too large", ("limit",)),

@@ -13,6 +13,7 @@ from app.api.errors import MalformedJson
 from app.api.initialization import check_initialization
 from app.api.services import Services
 from app.datasets.service import source_schema
+from app.errors import Conflict, NotFound
 from app.fleet.repository import HostView
 from app.jobs.repository import JobRow, get_job
 from app.jobs.schemas import job_json
@@ -205,7 +206,10 @@ def created(job_id: str, submission: Submission) -> Created:
 def replay(services: Services, principal: Principal, job_id: str) -> Created:
     """The first answer again."""
     with services.database.read() as session:
-        now = get_job(session, principal.project_id, job_id)
+        try:
+            now = get_job(session, principal.project_id, job_id)
+        except NotFound:
+            raise Conflict(f"Job '{job_id}', which this Idempotency-Key made, is deleted; use a new key.") from None
     row = JobRow({**now.values, **_AT_FIRST, "queued_at": now.created_at})
     return Created(job_id, orjson.dumps(job_json(row)), replayed=True)
 

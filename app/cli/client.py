@@ -88,6 +88,9 @@ class Client:
                 self._pause(_PAUSE_S * attempt)
         raise AssertionError
 
+    def delete(self, path: str) -> None:
+        self._request("DELETE", path)
+
     def upload(self, path: str, file: Path, params: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
         """Send a file as it lies on disk, in pieces; the server finds out by itself what it is."""
         with file.open("rb") as content:

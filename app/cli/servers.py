@@ -19,6 +19,11 @@ _MODULES: Final = {
     "control": ("app.cli.processes.control", "Run the control loop alone: it schedules and reconciles."),
     "worker": ("app.cli.processes.worker", "Run this host's worker alone: it trains."),
     "migrate": ("app.cli.processes.migrate", "Bring the database to the newest schema."),
+    "gc": (
+        "app.cli.processes.gc",
+        "Delete what was kept long enough, and files that nobody names.",
+    ),
+    "health": ("app.cli.processes.health", "Say whether this host's worker, control or api is well."),
     "key": ("app.cli.processes.key", "Create, list and revoke API keys, straight in the database."),
 }
 # All arguments, --help too, are for the module.

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.errors import UsageProblem
 from app.cli.figures import harmless
 from app.cli.identity import resolve_job
 from app.cli.options import AsJson, JobName, Key, Session, Url, session
@@ -81,6 +82,33 @@ def checkpoints(
     with session(context, url, key, as_json=as_json) as at:
         page = at.client.get(f"/v1/jobs/{resolve_job(at.client, job)}/checkpoints")
         at.show(page, checkpoints_table(page["data"]) if page["data"] else "This job has no checkpoints.")
+
+
+@commands.command()
+def rm(
+    context: typer.Context,
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids or names, or `latest`.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: Url = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete jobs that are over, with their history, checkpoints and files, for good."""
+    with session(context, url, key, as_json=as_json) as at:
+        found = list(dict.fromkeys(resolve_job(at.client, job) for job in jobs))
+        if not yes and not _agreed(at, f"Delete {', '.join(found)} for good? [y/N] "):
+            raise UsageProblem("Nothing was deleted. Answer y, or say --yes.")
+        for job_id in found:
+            at.client.delete(f"/v1/jobs/{job_id}")
+        at.show({"deleted": found}, *(f"{job_id} deleted" for job_id in found))
+
+
+def _agreed(at: Session, question: str) -> bool:
+    """Ask at the terminal; where there is none, the answer is no."""
+    if not at.edge.stdin.isatty():
+        return False
+    at.edge.err.print(question, end="")
+    return at.edge.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _make(at: Session, job_id: str, how: str, body: dict[str, Any], *, follow: bool) -> None:

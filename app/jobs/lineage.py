@@ -19,7 +19,7 @@ _LONGEST_LINE: Final = 100
 def to_go_on_from(session: Session, job_id: str) -> list[CheckpointFacts]:
     """The checkpoints that a job's next attempt goes on from, the best choice first; each is for want of the others."""
     found = checkpoints.newest(session, job_id)
-    for parent_id, step in _line(session, job_id):
+    for parent_id, step in line_of(session, job_id):
         if len(found) >= FALL_BACKS:
             break
         wanted = checkpoints.choose(session, parent_id, step)
@@ -33,14 +33,14 @@ def left_by(session: Session, job_id: str, choice: Literal["best", "last"]) -> C
     own = checkpoints.choose(session, job_id, choice)
     if own is not None:
         return own
-    for parent_id, step in _line(session, job_id):
+    for parent_id, step in line_of(session, job_id):
         found = checkpoints.choose(session, parent_id, step if choice == "last" else "best")
         if found is not None and found.step <= step:
             return found
     return None
 
 
-def _line(session: Session, job_id: str) -> Iterator[tuple[str, int]]:
+def line_of(session: Session, job_id: str) -> Iterator[tuple[str, int]]:
     """The jobs that this one is a retry of, the nearest first, each with the step up to which it counts."""
     bound: int | None = None
     for _ in range(_LONGEST_LINE):

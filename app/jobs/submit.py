@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app import ids
 from app.db import Base
-from app.errors import Conflict, TrainshedError
+from app.errors import Conflict, NotFound, TrainshedError
 from app.jobs.models import IdempotencyKey, Job, JobHead, JobTag, JournalRow
 from app.jobs.states import JobState
 from app.spec import EffectiveSpec
@@ -143,6 +143,7 @@ class _Group:
             earlier = self._earlier(submission)
             if earlier is not None:
                 return SubmitResult(earlier, replayed=True)
+            self._hold_sources(submission)
             self._take_place(submission)
         except TrainshedError as error:
             return error
@@ -164,6 +165,16 @@ class _Group:
         if beside[0] != digest:
             raise IdempotencyMismatch(key)
         return beside[1]
+
+    def _hold_sources(self, submission: Submission) -> None:
+        """The jobs whose checkpoints this one will read must be there; and stay, since a deletion waits for the row."""
+        parent, source = submission.parent, submission.effective.initialize_from
+        wanted = {parent.job_id} if parent is not None and parent.step is not None else set()
+        wanted |= {source.job} if source is not None else set()
+        for job_id in sorted(wanted):
+            query = select(Job.id).where(Job.id == job_id).with_for_update(read=True)
+            if self._session.execute(query).scalar() is None:
+                raise NotFound("job", job_id)
 
     def _take_place(self, submission: Submission) -> None:
         project_id, limit = submission.project_id, submission.max_queued

@@ -14,6 +14,11 @@ _SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 _MOST_SEGMENTS: Final = 8
 _LIMIT: Final = 255
 
+ARTIFACTS: Final = "artifacts"
+CHECKPOINTS: Final = "checkpoints"
+DATASETS: Final = "datasets"
+EXPORTS: Final = "exports"
+
 
 class InvalidKey(TrainshedError):
     """A fault of the caller, never of a client: no client chooses a key."""
@@ -44,12 +49,12 @@ def segments_of(key: str) -> tuple[str, ...]:
 
 def dataset_key(dataset_id: str) -> str:
     """Where an uploaded file lies: under its own id, so that deleting one data set can never take another's bytes."""
-    return f"datasets/{dataset_id}"
+    return f"{DATASETS}/{dataset_id}"
 
 
 def artifact_key(job_id: str, attempt: int, name: str) -> str:
     """Where an attempt's file lies: attempts cannot overwrite each other's files, whatever comes back to life."""
-    return f"artifacts/{job_id}/{attempt}/{name}"
+    return f"{ARTIFACTS}/{job_id}/{attempt}/{name}"
 
 
 def checkpoint_prefix(job_id: str, attempt: int, step: int, again: int = 0) -> str:
@@ -63,9 +68,14 @@ def checkpoint_prefix(job_id: str, attempt: int, step: int, again: int = 0) -> s
 
 def checkpoints_of(job_id: str) -> str:
     """The prefix of all checkpoints of a job."""
-    return f"checkpoints/{job_id}"
+    return f"{CHECKPOINTS}/{job_id}"
 
 
 def export_key(job_id: str, task_id: str, claim: int, name: str) -> str:
     """Where a file lies that was made from a model later: no two makings share a key, so none spoils another."""
-    return f"exports/{job_id}/{task_id}/{claim}/{name}"
+    return f"{EXPORTS}/{job_id}/{task_id}/{claim}/{name}"
+
+
+def prefixes_of_job(job_id: str) -> tuple[str, ...]:
+    """The prefixes below which all files of a job lie."""
+    return tuple(f"{kind}/{job_id}" for kind in (ARTIFACTS, CHECKPOINTS, EXPORTS))

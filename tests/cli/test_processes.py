@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from app.accounts.service import Role, authenticate
 from app.cli.connection import read_client_file, write_client_file
 from app.cli.processes import key, migrate, prepare
+from app.cli.processes.direct import SchemaNotCurrent
 from app.cli.processes.root import run
 from app.clock import SystemClock
 from app.db import Database
@@ -188,5 +189,5 @@ class TestKey:
         self, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("TRAINSHED_DATABASE_URL", f"sqlite:///{tmp_path}/new.db")
-        with pytest.raises(key.SchemaNotCurrent, match="trainshed migrate"):
+        with pytest.raises(SchemaNotCurrent, match="trainshed migrate"):
             command("ls")

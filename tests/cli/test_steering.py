@@ -100,3 +100,25 @@ class TestCheckpoints:
     def test_json_is_the_server_s_own_list(self, server: FakeServer, trainshed: Trainshed) -> None:
         server.on(f"GET /v1/jobs/{JOB}/checkpoints", listing(CHECKPOINT))
         assert json.loads(trainshed("checkpoints", JOB, "--json").out) == listing(CHECKPOINT)
+
+
+class TestRm:
+    def test_several_jobs_go_one_after_another(self, server: FakeServer, trainshed: Trainshed) -> None:
+        for identity in (JOB, OTHER_JOB):
+            server.on(f"DELETE /v1/jobs/{identity}", httpx.Response(204))
+        assert trainshed("rm", JOB, OTHER_JOB, JOB, "--yes").out == f"{JOB} deleted\n{OTHER_JOB} deleted\n"
+        assert [request.method for request in server.requests] == ["DELETE", "DELETE"]
+
+    def test_without_a_terminal_to_ask_at_nothing_goes(self, server: FakeServer, trainshed: Trainshed) -> None:
+        ran = trainshed("rm", JOB, stdin="y\n")
+        assert (ran.code, ran.err) == (2, "error: Nothing was deleted. Answer y, or say --yes.\n")
+        assert server.requests == []
+
+    def test_a_refusal_tells_why(self, server: FakeServer, trainshed: Trainshed) -> None:
+        server.on(f"DELETE /v1/jobs/{JOB}", problem(409, "job_needed", f"Job {JOB} is needed by {OTHER_JOB}."))
+        ran = trainshed("rm", JOB, "--yes")
+        assert (ran.code, ran.err) == (2, f"error: Job {JOB} is needed by {OTHER_JOB}.\n")
+
+    def test_json_tells_what_went(self, server: FakeServer, trainshed: Trainshed) -> None:
+        server.on(f"DELETE /v1/jobs/{JOB}", httpx.Response(204))
+        assert json.loads(trainshed("rm", JOB, "-y", "--json").out) == {"deleted": [JOB]}

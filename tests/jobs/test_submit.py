@@ -7,11 +7,13 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from app.db import Database
-from app.errors import TrainshedError
+from app.errors import NotFound, TrainshedError
+from app.ids import new_id
 from app.jobs import journal
 from app.jobs.models import Job, JobTag
 from app.jobs.submit import (
     IdempotencyMismatch,
+    Parent,
     QueueFull,
     Submission,
     SubmitResult,
@@ -20,6 +22,7 @@ from app.jobs.submit import (
     submit_all,
 )
 from app.spec import parse_spec, resolve
+from app.spec.job import InitializeFrom
 from tests.fakes import FakeClock
 from tests.jobs.placing import TABLE
 from tests.rows import add_project
@@ -82,6 +85,30 @@ class TestSubmit:
             send(database, replace(submission, max_queued=2))
         with pytest.raises(QueueFull, match="2 jobs of this project wait already"):
             send(database, replace(submission, max_queued=2))
+
+
+class TestSources:
+    """What a job goes on from must still be there when its row is written: a deletion may have come first."""
+
+    def test_a_retry_of_a_deleted_job_is_refused(self, database: Database, submission: Submission) -> None:
+        gone = new_id("job")
+        retry = replace(submission, parent=Parent(gone, "retry", 10))
+        with pytest.raises(NotFound, match=gone):
+            send(database, retry)
+
+    def test_one_from_the_start_needs_nothing_of_it(self, database: Database, submission: Submission) -> None:
+        assert send(database, replace(submission, parent=Parent(new_id("job"), "clone"))).job_id
+
+    def test_the_weights_of_a_deleted_job_are_missed_and_others_in_the_group_are_not(
+        self, database: Database, submission: Submission
+    ) -> None:
+        gone = new_id("job")
+        source = InitializeFrom(job=gone, checkpoint="best")
+        wants = replace(submission, effective=submission.effective.model_copy(update={"initialize_from": source}))
+        with database.write() as session:
+            refused, accepted = submit_all(session, [wants, submission])
+        assert isinstance(refused, NotFound)
+        assert isinstance(accepted, SubmitResult)
 
 
 class TestGroup:

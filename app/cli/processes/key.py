@@ -12,10 +12,9 @@ from app.accounts.models import ApiKey
 from app.accounts.schemas import key_json
 from app.accounts.service import FIRST_PROJECT, Role, create_key, list_keys, revoke_key
 from app.cli.connection import read_client_file, write_client_file
+from app.cli.processes.direct import opened, run_program
 from app.clock import SystemClock
-from app.db import Database
 from app.errors import TrainshedError
-from app.migrations_runner import is_current
 from app.settings import Settings, load_settings
 
 T = TypeVar("T")
@@ -27,13 +26,6 @@ program = typer.Typer(
     pretty_exceptions_enable=False,
 )
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-
-
-class SchemaNotCurrent(TrainshedError):
-    code = "schema_not_current"
-
-    def __init__(self) -> None:
-        super().__init__("The database has not the newest schema; run `trainshed migrate` first.")
 
 
 class NoServerKnown(TrainshedError):
@@ -93,29 +85,13 @@ def revoke(
 
 
 def _in_database(settings: Settings, work: Callable[[Session], T]) -> T:
-    """Do it in one transaction.
-
-    Raises:
-        SchemaNotCurrent: the database is new or old.
-    """
-    database = Database(settings.effective_database_url, synchronous=settings.sqlite_synchronous)
-    try:
-        with database.read() as session:
-            if not is_current(session):
-                raise SchemaNotCurrent
-        with database.write() as session:
-            return work(session)
-    finally:
-        database.dispose()
+    """Do it in one transaction."""
+    with opened(settings) as database, database.write() as session:
+        return work(session)
 
 
 def main() -> int:
-    try:
-        program(prog_name="trainshed key")
-    except TrainshedError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return run_program(program, "trainshed key")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,46 @@
+"""What commands share that work straight in the database, with or without a running server."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+import typer
+
+from app.db import Database
+from app.errors import TrainshedError
+from app.migrations_runner import is_current
+from app.settings import Settings
+
+
+class SchemaNotCurrent(TrainshedError):
+    code = "schema_not_current"
+
+    def __init__(self) -> None:
+        super().__init__("The database has not the newest schema; run `trainshed migrate` first.")
+
+
+@contextlib.contextmanager
+def opened(settings: Settings) -> Iterator[Database]:
+    """The database of the settings.
+
+    Raises:
+        SchemaNotCurrent: it is new or old.
+    """
+    database = Database(settings.effective_database_url, synchronous=settings.sqlite_synchronous)
+    try:
+        with database.read() as session:
+            if not is_current(session):
+                raise SchemaNotCurrent
+        yield database
+    finally:
+        database.dispose()
+
+
+def run_program(program: typer.Typer, name: str) -> int:
+    """Run it on the process's arguments; the exit code. What it refuses is one line, not a traceback."""
+    try:
+        program(prog_name=name)
+    except TrainshedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
