@@ -7,6 +7,7 @@ databases (docs/decisions/0004): hot paths splice it, never decode it.
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -114,6 +115,20 @@ class Database:
             yield session
 
     @contextmanager
+    def snapshot(self) -> Iterator[Session]:
+        """As `read`, but one moment for the whole block with PostgreSQL too, and without its limits on time.
+
+        For what reads a whole database: SQLite keeps what was written meanwhile in its log until the block ends.
+
+        Raises:
+            DatabaseDown: the database cannot be reached.
+        """
+        engine = self.reader if self.is_sqlite else self.reader.execution_options(isolation_level="REPEATABLE READ")
+        with _translated(), Session(engine, autoflush=False, expire_on_commit=False) as session:
+            unlimited(session)
+            yield session
+
+    @contextmanager
     def write(self) -> Iterator[Session]:
         """One transaction, committed at the end of the block, rolled back on any error.
 
@@ -152,6 +167,7 @@ class Database:
 
 # How long a writer waits for its turn, or anybody for a free connection, before the client is told to try again.
 _LOCK_S: Final = 15.0
+_LOOK_AGAIN_S: Final = 0.01
 # A connection whose other end is gone (a pulled cable, a host that froze) must not hold a heartbeat for the quarter of
 # an hour that TCP itself takes to give up; a Unix socket ignores these.
 _DEAD_PEER: Final = {
@@ -224,7 +240,8 @@ def _engine(url: str, *, read_only: bool, synchronous: str, pool_size: int) -> E
         # The driver must not open transactions by itself: the begin hook does.
         connection.isolation_level = None
         cursor = connection.cursor()
-        for pragma in ("journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON", "cache_size=-16000"):
+        _use_write_ahead_log(cursor)
+        for pragma in (f"synchronous={synchronous}", "foreign_keys=ON", "cache_size=-16000"):
             cursor.execute(f"PRAGMA {pragma}")
         if read_only:
             cursor.execute("PRAGMA query_only=ON")
@@ -235,6 +252,24 @@ def _engine(url: str, *, read_only: bool, synchronous: str, pool_size: int) -> E
     begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
+
+
+def _use_write_ahead_log(cursor: sqlite3.Cursor) -> None:
+    """Switch a database to WAL, once for good; where processes open a new one at the same instant, each waits its turn.
+
+    Unlike other statements this one does not wait for a lock by itself: SQLite answers "database is locked" at once
+    where waiting could be a deadlock.
+    """
+    until = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_AGAIN_S)
+        else:
+            return
 
 
 def lock_key(session: Session, key: int) -> None:

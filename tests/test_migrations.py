@@ -1,8 +1,12 @@
 """Migrations: once under a lock however many start together, in step with the models, and back."""
 
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
@@ -28,27 +32,117 @@ from tests.predictions.asking import make_asker
 from tests.rows import add_attempt
 from tests.servers import PostgresServer
 
-UPGRADE = "import sys; from app.migrations_runner import upgrade; upgrade(sys.argv[1])"
+# Upgrades the database of each line it reads, and says so. With a file's name as argument, whichever process is first
+# in the middle of a migration makes that file and is killed.
+UPGRADES = """
+import os, signal, sys
+from sqlalchemy import Engine, event
+from app.migrations_runner import upgrade
+
+statements = 0
+
+def killed_midway(*_):
+    global statements
+    statements += 1
+    if statements == 12:
+        try:
+            open(sys.argv[1], "x").close()
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if len(sys.argv) > 1:
+    event.listen(Engine, "after_cursor_execute", killed_midway)
+print("ready", flush=True)
+for line in sys.stdin:
+    upgrade(line.strip())
+    print("upgraded", flush=True)
+"""
+AT_ONCE = 5
+ROUNDS = 10
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Makes an empty database; its address."""
+    made = count()
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'empty.db'}"
+        return lambda: f"sqlite:///{tmp_path / f'empty_{next(made)}.db'}"
     server: PostgresServer = request.getfixturevalue("postgres")
-    name = f"empty_{request.node.name.partition('[')[0]}"
-    server.execute(f"CREATE DATABASE {name}")
-    return server.url(name)
+    name = f"empty_{request.node.name.partition('[')[0]}"[:50]
+
+    def make() -> str:
+        database = f"{name}_{next(made)}"
+        server.execute(f"CREATE DATABASE {database}")
+        return server.url(database)
+
+    return make
+
+
+@pytest.fixture
+def empty_url(new_url: Callable[[], str]) -> str:
+    return new_url()
+
+
+@pytest.fixture
+def upgraders() -> Iterator[Callable[..., list[subprocess.Popen[str]]]]:
+    """Starts processes that upgrade what they are told to, and that have imported all they need."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> list[subprocess.Popen[str]]:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        processes = [subprocess.Popen([sys.executable, "-c", UPGRADES, *arguments], **pipes) for _ in range(AT_ONCE)]
+        started.extend(processes)
+        assert [line_of(process) for process in processes] == ["ready"] * AT_ONCE
+        return processes
+
+    yield start
+    for process in started:
+        process.communicate(timeout=60)
+
+
+def tell(processes: list[subprocess.Popen[str]], url: str) -> None:
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(f"{url}\n")
+        process.stdin.flush()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def has_schema(url: str) -> bool:
+    database = Database(url)
+    with database.read() as session:
+        current = is_current(session)
+    database.dispose()
+    return current
 
 
 class TestUpgrade:
-    def test_four_processes_at_once_migrate_once(self, empty_url: str) -> None:
-        processes = [subprocess.Popen([sys.executable, "-c", UPGRADE, empty_url]) for _ in range(4)]
-        assert [process.wait(120) for process in processes] == [0, 0, 0, 0]
-        database = Database(empty_url)
-        with database.read() as session:
-            assert is_current(session)
-        database.dispose()
+    def test_five_processes_at_the_same_instant_migrate_once(
+        self, new_url: Callable[[], str], upgraders: Callable[..., list[subprocess.Popen[str]]]
+    ) -> None:
+        # Case C67.
+        processes = upgraders()
+        for _ in range(ROUNDS):
+            url = new_url()
+            tell(processes, url)
+            assert [line_of(process) for process in processes] == ["upgraded"] * AT_ONCE
+            assert has_schema(url)
+
+    def test_when_the_first_is_killed_on_the_way_another_one_completes(
+        self, empty_url: str, tmp_path: Path, upgraders: Callable[..., list[subprocess.Popen[str]]]
+    ) -> None:
+        # Case C67.
+        processes = upgraders(str(tmp_path / "killed"))
+        tell(processes, empty_url)
+        said = [line_of(process) for process in processes]
+        assert sorted(said) == ["", *["upgraded"] * (AT_ONCE - 1)]
+        assert processes[said.index("")].wait(60) == -signal.SIGKILL
+        assert has_schema(empty_url)
 
     def test_the_schema_is_what_the_models_say(self, empty_url: str) -> None:
         upgrade(empty_url)
