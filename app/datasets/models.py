@@ -14,7 +14,7 @@ class Dataset(Base):
     """A table of a project: its file, and the schema found when it was checked.
 
     `storage_key` names an upload's file in the storage; a file that is read in place has the key "" and its `uri`,
-    `root://name/path`.
+    `root://name/path`; `modified_at` is when that file was last written, as it said when it was registered.
     """
 
     __tablename__ = "datasets"
@@ -30,6 +30,7 @@ class Dataset(Base):
     digest: Mapped[str] = mapped_column(String(64))
     storage_key: Mapped[str] = mapped_column(String(255))
     uri: Mapped[str | None] = mapped_column(String(1024))
+    modified_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     table: Mapped[dict[str, Any]] = mapped_column(JsonText)
     created_by: Mapped[str] = mapped_column(String(120))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

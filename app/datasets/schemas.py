@@ -26,6 +26,8 @@ def dataset_line(dataset: Dataset) -> dict[str, Any]:
         "rows": dataset.rows,
         "size_bytes": dataset.size_bytes,
         "digest": dataset.digest,
+        "uri": dataset.uri,
+        "modified_at": None if dataset.modified_at is None else to_rfc3339(dataset.modified_at),
         "created_by": dataset.created_by,
         "created_at": to_rfc3339(dataset.created_at),
     }

@@ -1,4 +1,4 @@
-"""Data sets of a project: add, find, delete; and the one place that turns `data.source` into a table's schema.
+"""Data sets of a project: add, register, find, delete; the one place that turns `data.source` into a table's schema.
 
 Bytes and row are kept in step without a transaction that waits for a disk: a file is stored before its row exists and
 removed after its row is gone, so a crash between the two leaves a file that nobody names, never a row without a file.
@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, defer
 
 from app.datasets.models import Dataset
 from app.datasets.names import NAME_LIMIT, clean_name
+from app.datasets.roots import SCHEME, root_of
 from app.db import Database, DatabaseDown
 from app.errors import Conflict, NotFound
 from app.ids import is_id, new_id
@@ -60,6 +61,27 @@ class Upload:
     name: str
     table: TableSchema
     format: TableFormat = "csv"
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """A table that lies in a data root and was checked there: its address, its facts, and what was found in it."""
+
+    uri: str
+    name: str
+    table: TableSchema
+    format: TableFormat
+    size_bytes: int
+    digest: str
+    modified_at: datetime
+
+
+class Source(NamedTuple):
+    """What `data.source` means: the data set's id (None for a built-in one), its table, the data root it lies in."""
+
+    dataset_id: str | None
+    table: TableSchema
+    root: str | None = None
 
 
 def add_dataset(
@@ -109,6 +131,38 @@ def add_dataset(
     return dataset
 
 
+def register_dataset(
+    database: Database, found: InPlace, *, project_id: str, user: str, now: datetime, also: Also | None = None
+) -> Dataset:
+    """Write the row of a table that stays where it is.
+
+    Raises:
+        Exception: what `also` raised; there is no row.
+    """
+    last = found.uri.rpartition("/")[2]
+    dataset = Dataset(
+        id=new_id(_PREFIX),
+        project_id=project_id,
+        name=clean_name(found.name or last, f"dataset.{found.format}"),
+        format=found.format,
+        state="ready",
+        rows=found.table.rows,
+        size_bytes=found.size_bytes,
+        digest=found.digest,
+        storage_key="",
+        uri=found.uri,
+        modified_at=found.modified_at,
+        table=found.table.model_dump(mode="json"),
+        created_by=user,
+        created_at=now,
+    )
+    with database.write() as session:
+        session.add(dataset)
+        if also is not None:
+            also(session, dataset.id)
+    return dataset
+
+
 def get_dataset(session: Session, project_id: str, dataset_id: str) -> Dataset:
     """The data set.
 
@@ -132,7 +186,7 @@ def list_datasets(
 
 
 def delete_dataset(database: Database, storage: Storage, project_id: str, dataset_id: str, *, holders: Holders) -> None:
-    """Delete a data set and its file.
+    """Delete a data set and its file; one that is read in place is only forgotten.
 
     The row is locked first: a job that is being submitted now either is seen here, or its insert fails.
 
@@ -149,6 +203,8 @@ def delete_dataset(database: Database, storage: Storage, project_id: str, datase
             raise DatasetInUse(dataset_id, jobs)
         key = dataset.storage_key
         session.delete(dataset)
+    if not key:
+        return
     try:
         storage.delete(key)
     except OSError:
@@ -156,18 +212,23 @@ def delete_dataset(database: Database, storage: Storage, project_id: str, datase
         log.warning("the file %s of a deleted data set is still in the storage", key, exc_info=True)
 
 
-def source_schema(session: Session, project_id: str, source: str) -> tuple[str | None, TableSchema]:
-    """What `data.source` means: the data set's id (None for a built-in one) and its table.
+def source_schema(session: Session, project_id: str, source: str) -> Source:
+    """What `data.source` means.
 
     Raises:
         UnknownDataset: it means nothing here.
     """
     if source in BUILTIN:
-        return None, builtin_schema(source)
+        return Source(None, builtin_schema(source))
     row = session.scalar(_mine(project_id, source)) if is_id(_PREFIX, source) else None
     if row is None:
         raise _unknown(session, project_id, source)
-    return row.id, TableSchema.model_validate(row.table)
+    return Source(row.id, TableSchema.model_validate(row.table), root_of(row.uri))
+
+
+def data_root(session: Session, dataset_id: str | None) -> str | None:
+    """The data root that a job's table lies in; None when it is not read in place."""
+    return None if dataset_id is None else root_of(session.scalar(select(Dataset.uri).where(Dataset.id == dataset_id)))
 
 
 def _mine(project_id: str, dataset_id: str) -> Select[Dataset]:
@@ -179,16 +240,29 @@ def _unknown(session: Session, project_id: str, source: str) -> UnknownDataset:
         said, nearest = f"There is no data set '{source}' in this project", None
     else:
         said, nearest = f"There is no data set '{source[:NAME_LIMIT]}'", _nearest(session, project_id, source)
+    if source.startswith(SCHEME):
+        return _unregistered(nearest)
     advice = f"did you mean '{nearest}'?" if nearest else "upload one first, or use a built-in one."
     sentence = f"{said}; {advice} Built in are {', '.join(BUILTIN)}; uploaded ones are named by their id, ds_…"
     return UnknownDataset([SpecProblem("/data/source", sentence, json.dumps(nearest) if nearest else None)])
 
 
+def _unregistered(dataset_id: str | None) -> UnknownDataset:
+    advice = (
+        'register it (POST /v1/datasets with {"uri": "root://…"}), and use the id of the answer'
+        if dataset_id is None
+        else f"use its id, '{dataset_id}'"
+    )
+    sentence = f"A file in a data root is named by the id that it was registered under: {advice}."
+    return UnknownDataset([SpecProblem("/data/source", sentence, json.dumps(dataset_id) if dataset_id else None)])
+
+
 def _nearest(session: Session, project_id: str, source: str) -> str | None:
-    """The id of the newest data set that was uploaded under this name, else a built-in name like it."""
-    named = select(Dataset.id).where(Dataset.project_id == project_id, Dataset.name == clean_name(source))
+    """The id of the newest data set that has this name or address, else a built-in name like it."""
+    wanted = Dataset.uri == source if source.startswith(SCHEME) else Dataset.name == clean_name(source)
+    named = select(Dataset.id).where(Dataset.project_id == project_id, wanted)
     found = session.scalar(named.order_by(Dataset.id.desc()).limit(1))
-    return found or nearest_word(source, BUILTIN)
+    return found or (None if source.startswith(SCHEME) else nearest_word(source, BUILTIN))
 
 
 def _digest(path: Path) -> str:

@@ -4,18 +4,30 @@ Keys come from `app.storage.keys`. `open_storage` turns TRAINSHED_STORAGE_URL in
 """
 
 from pathlib import Path
-from typing import ClassVar, Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
-from app.errors import TrainshedError
-from app.storage.local import LocalStorage, MissingObject
+from app.storage.access import S3Access, parse_place
+from app.storage.errors import MissingObject, UnsupportedStorage
+from app.storage.local import LocalStorage
+from app.storage.s3 import S3Storage
 
-__all__ = ["LocalStorage", "MissingObject", "Storage", "UnsupportedStorage", "open_storage"]
+__all__ = [
+    "LocalStorage",
+    "MissingObject",
+    "S3Access",
+    "S3Storage",
+    "Storage",
+    "UnsupportedStorage",
+    "configured_storage",
+    "open_storage",
+]
 
 _FILE: Final = "file://"
+_S3: Final = "s3://"
 
 
 class Storage(Protocol):
-    """Six operations on whole files, named by key.
+    """Seven operations on whole files, named by key.
 
     Whole files, because that is what every object store can do: nothing is appended, renamed or locked, and a key that
     was written is not written again with other bytes. Between a file and the storage only paths cross, so a large file
@@ -63,27 +75,60 @@ class Storage(Protocol):
         """
         ...
 
+    def open(self, key: str) -> BinaryIO:
+        """The stored file, open for reading and seeking; from afar it is fetched in pieces, as it is read.
 
-class UnsupportedStorage(TrainshedError):
-    """A fault of the settings; the process must not start."""
+        A file of this host stays readable until it is closed, also when its key is deleted meanwhile.
 
-    code: ClassVar[str] = "invalid_settings"
-
-    def __init__(self, url: str) -> None:
-        scheme = url.partition("://")[0][:40]
-        super().__init__(
-            f"TRAINSHED_STORAGE_URL must be file:// and an absolute path, not '{scheme}'; "
-            "for example file:///var/lib/trainshed/storage"
-        )
+        Raises:
+            MissingObject: there is none.
+        """
+        ...
 
 
-def open_storage(url: str) -> Storage:
+class StorageSettings(Protocol):
+    """What of the settings says where files live and how to get at them."""
+
+    @property
+    def effective_storage_url(self) -> str: ...
+    @property
+    def s3_endpoint(self) -> str: ...
+    @property
+    def s3_region(self) -> str: ...
+    @property
+    def s3_access_key_id(self) -> str: ...
+    @property
+    def s3_secret_access_key(self) -> str: ...
+
+
+def configured_storage(settings: StorageSettings) -> Storage:
+    """The storage that the settings name.
+
+    Raises:
+        UnsupportedStorage: they name none.
+    """
+    access = S3Access(
+        endpoint=settings.s3_endpoint,
+        region=settings.s3_region,
+        access_key_id=settings.s3_access_key_id,
+        secret_access_key=settings.s3_secret_access_key,
+    )
+    return open_storage(settings.effective_storage_url, access)
+
+
+def open_storage(url: str, access: S3Access | None = None) -> Storage:
     """The storage behind a URL. What follows `file://` is the path as it stands, without percent-encoding.
 
     Raises:
-        UnsupportedStorage: another scheme, or a path that is not absolute.
+        UnsupportedStorage: another scheme, a path that is not absolute, or an S3 address or access that is incomplete.
     """
+    if url.startswith(_S3):
+        return S3Storage(parse_place(url), access or S3Access())
     path = url.removeprefix(_FILE)
     if not url.startswith(f"{_FILE}/") or "\0" in path:
-        raise UnsupportedStorage(url)
+        scheme = url.partition("://")[0][:40]
+        raise UnsupportedStorage(
+            f"TRAINSHED_STORAGE_URL must be file:// and an absolute path, or s3:// and a bucket, not '{scheme}'; "
+            "for example file:///var/lib/trainshed/storage or s3://models/trainshed"
+        )
     return LocalStorage(Path(path))

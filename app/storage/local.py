@@ -13,35 +13,22 @@ import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Final
+from typing import BinaryIO, Final
 
-from app.errors import TrainshedError
+from app.storage.errors import MissingObject
 from app.storage.keys import is_segment, segments_of
+from app.storage.regular import CREATE, READ, NotRegular, new_file, open_source, regular
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without NONBLOCK, opening a pipe that somebody put in the place of a file would wait for ever.
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK: Final = 1024 * 1024
 # A link in the place of a folder is reported as "not a directory".
 _ABSENT: Final = (FileNotFoundError, NotADirectoryError)
 # No key has a segment that begins with a dot.
 _UNFINISHED: Final = ".unfinished-"
 _TRIES: Final = 5
-
-
-class MissingObject(TrainshedError, FileNotFoundError):
-    """There is no stored file under this key: the row that names it has outlived it."""
-
-    code: ClassVar[str] = "not_found"
-
-    def __init__(self, key: str) -> None:
-        super().__init__(f"The storage has no file '{key}'.")
-        self.key = key
-
-
-class NotRegular(OSError):
-    """A folder, a pipe or a device stands where a file should."""
+# In a folder with the setgid bit the API and the worker write as two users of one group (docs/deployment.md).
+_SHARED_FOLDER: Final = 0o2770
+_SHARED_FILE: Final = 0o660
 
 
 class LocalStorage:
@@ -53,7 +40,7 @@ class LocalStorage:
 
     def put(self, key: str, source: Path) -> None:
         *parents, name = segments_of(key)
-        with _open_source(source) as file, contextlib.ExitStack() as stack:
+        with open_source(source) as file, contextlib.ExitStack() as stack:
             folder, unfinished, descriptor = self._begin(parents, stack)
             try:
                 with os.fdopen(descriptor, "wb") as copy:
@@ -68,18 +55,12 @@ class LocalStorage:
             os.fsync(folder)
 
     def get(self, key: str, destination: Path) -> None:
-        with self._open(key) as file:
-            descriptor = os.open(destination, _CREATE, 0o600)
-            try:
-                with os.fdopen(descriptor, "wb") as copy:
-                    shutil.copyfileobj(file, copy, _BLOCK)
-            except BaseException:
-                destination.unlink(missing_ok=True)
-                raise
+        with self.open(key) as file, new_file(destination) as copy:
+            shutil.copyfileobj(file, copy, _BLOCK)
 
     def exists(self, key: str) -> bool:
         try:
-            with self._open(key):
+            with self.open(key):
                 return True
         except MissingObject:
             return False
@@ -100,21 +81,18 @@ class LocalStorage:
         self._remove_empty(parents)
 
     def local_path(self, key: str) -> Path | None:
-        with self._open(key):
+        with self.open(key):
             return self._root.joinpath(*segments_of(key))
 
-    @contextlib.contextmanager
-    def _open(self, key: str) -> Iterator[BinaryIO]:
+    def open(self, key: str) -> BinaryIO:
         *parents, name = segments_of(key)
-        with contextlib.ExitStack() as stack:
-            try:
-                folder = stack.enter_context(self._folder(parents, create=False))
-                file = stack.enter_context(_regular(os.open(name, _READ, dir_fd=folder), key))
-            except OSError as error:
-                if isinstance(error, (*_ABSENT, NotRegular)) or error.errno == errno.ELOOP:
-                    raise MissingObject(key) from error
-                raise
-            yield file
+        try:
+            with self._folder(parents, create=False) as folder:
+                return regular(os.open(name, READ, dir_fd=folder), key)
+        except OSError as error:
+            if isinstance(error, (*_ABSENT, NotRegular)) or error.errno == errno.ELOOP:
+                raise MissingObject(key) from error
+            raise
 
     def _begin(self, parents: Sequence[str], stack: contextlib.ExitStack) -> tuple[int, str, int]:
         """A new file in the folder `parents`, created if need be: the folder, the file's name, the open file.
@@ -125,7 +103,9 @@ class LocalStorage:
         for left in reversed(range(_TRIES)):
             with contextlib.suppress(*(() if left == 0 else (FileNotFoundError,))), contextlib.ExitStack() as attempt:
                 folder = attempt.enter_context(self._folder(parents, create=True))
-                descriptor = os.open(unfinished, _CREATE, 0o666, dir_fd=folder)
+                descriptor = os.open(unfinished, CREATE, 0o666, dir_fd=folder)
+                if _is_shared(folder):
+                    os.fchmod(descriptor, _SHARED_FILE)
                 stack.push(attempt.pop_all())
                 return folder, unfinished, descriptor
         raise AssertionError("the last try returns or raises")
@@ -163,19 +143,14 @@ class LocalStorage:
 def _make_folder(name: str, parent: int) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, dir_fd=parent)
+        if _is_shared(parent):
+            os.chmod(name, _SHARED_FOLDER, dir_fd=parent)
         os.fsync(parent)
 
 
-def _open_source(source: Path) -> BinaryIO:
-    return _regular(os.open(source, _READ), str(source))
-
-
-def _regular(descriptor: int, name: str) -> BinaryIO:
-    """The open file, if it is a regular one; folders, pipes and devices are refused."""
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NotRegular(errno.EINVAL, "not a regular file", name)
-    return os.fdopen(descriptor, "rb")
+def _is_shared(folder: int) -> bool:
+    """Whether the folder's group shares it: the setgid bit, which the folders made in it inherit."""
+    return bool(os.fstat(folder).st_mode & stat.S_ISGID)
 
 
 def _is_stored(name: str, folder: int) -> bool:

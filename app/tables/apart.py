@@ -42,30 +42,35 @@ _KEPT: Final = ("PYTHONPATH", "LD_LIBRARY_PATH")
 """What a child needs to find its modules; nothing else of the environment is its business."""
 
 
-def profile_apart(path: Path, table_format: str) -> TableSchema:
+def profile_apart(path: Path, table_format: str, *, descriptor: int | None = None) -> TableSchema:
     """Describe a file as `profile` does; a packed one, Parquet or NPZ, in a child.
+
+    `descriptor`: the open file that `path` names, as `/proc/self/fd/7`; the child is given it too.
 
     Raises:
         InvalidTable: as `profile`, and for a file that needs more memory or time than the child may use.
     """
     if table_format not in PACKED:
         return profile(path, table_format)
-    return TableSchema.model_validate(_ask("profile", table_format, [str(path)])["table"])
+    return TableSchema.model_validate(_ask("profile", table_format, [str(path)], descriptor)["table"])
 
 
-def preview_apart(path: Path, table_format: str, *, rows: int) -> Preview:
-    """Return the first rows as `preview` does; of a packed file by a child. Raises as `profile_apart`."""
+def preview_apart(path: Path, table_format: str, *, rows: int, descriptor: int | None = None) -> Preview:
+    """Return the first rows as `preview` does; of a packed file by a child. Takes and raises as `profile_apart`."""
     if table_format not in PACKED:
         return preview(path, None, table_format, rows=rows)
-    return Preview(**_ask("preview", table_format, [str(path), str(rows)])["preview"])
+    return Preview(**_ask("preview", table_format, [str(path), str(rows)], descriptor)["preview"])
 
 
-def _ask(what: str, table_format: str, arguments: Sequence[str]) -> Mapping[str, Any]:
+def _ask(what: str, table_format: str, arguments: Sequence[str], descriptor: int | None) -> Mapping[str, Any]:
     limits = [str(MEMORY_BYTES), str(TIME_S)]
     command = [sys.executable, "-P", "-m", "app.tables.apart", *limits, what, table_format, *arguments]
     environment = _THREADS | {name: os.environ[name] for name in _KEPT if name in os.environ}
+    passed = () if descriptor is None else (descriptor,)
     try:
-        done = subprocess.run(command, capture_output=True, timeout=TIME_S, env=environment, check=False)
+        done = subprocess.run(
+            command, capture_output=True, timeout=TIME_S, env=environment, check=False, pass_fds=passed
+        )
     except subprocess.TimeoutExpired:
         raise InvalidTable([_too_much("time", table_format)]) from None
     if done.returncode:

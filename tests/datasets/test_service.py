@@ -13,12 +13,15 @@ from sqlalchemy.orm import Session
 from app.datasets.models import Dataset
 from app.datasets.service import (
     DatasetInUse,
+    InPlace,
     UnknownDataset,
     Upload,
     add_dataset,
+    data_root,
     delete_dataset,
     get_dataset,
     list_datasets,
+    register_dataset,
     source_schema,
 )
 from app.db import Database, DatabaseDown
@@ -59,6 +62,11 @@ def upload(tmp_path: Path) -> Upload:
     path = tmp_path / "upload"
     path.write_bytes(CSV)
     return Upload(path, "/home/ada/penguins.csv", profile_csv(path))
+
+
+@pytest.fixture
+def in_place(upload: Upload) -> InPlace:
+    return InPlace("root://scans/2025/birds.csv", "", upload.table, "csv", len(CSV), "d" * 64, START)
 
 
 @pytest.fixture
@@ -129,6 +137,36 @@ class TestAddDataset:
             add_dataset(down, storage, upload, project_id="prj_none", user="ada", now=START)
         down.dispose()
         assert len(storage.list("datasets")) == 1
+
+
+class TestRegisterDataset:
+    def test_keeps_the_address_and_the_facts_and_no_file(
+        self, database: Database, storage: LocalStorage, project_id: str, in_place: InPlace
+    ) -> None:
+        made = register_dataset(database, in_place, project_id=project_id, user="ada", now=START)
+        with database.read() as session:
+            row = get_dataset(session, project_id, made.id)
+        assert (row.uri, row.name, row.format, row.rows) == (in_place.uri, "birds.csv", "csv", 2)
+        assert (row.size_bytes, row.digest, row.modified_at) == (len(CSV), "d" * 64, START)
+        assert (row.storage_key, storage.list()) == ("", [])
+
+    def test_what_goes_with_it_fails_with_it(self, database: Database, project_id: str, in_place: InPlace) -> None:
+        def also(_: Session, dataset_id: str) -> None:
+            raise RuntimeError(dataset_id)
+
+        with pytest.raises(RuntimeError, match="ds_"):
+            register_dataset(database, in_place, project_id=project_id, user="ada", now=START, also=also)
+        with database.read() as session:
+            assert list_datasets(session, project_id) == []
+
+    def test_deleting_it_only_forgets_it(
+        self, database: Database, storage: LocalStorage, project_id: str, dataset: Dataset, in_place: InPlace
+    ) -> None:
+        made = register_dataset(database, in_place, project_id=project_id, user="ada", now=START)
+        delete_dataset(database, storage, project_id, made.id, holders=jobs_that_need)
+        assert storage.list() == [dataset.storage_key]
+        with database.read() as session, pytest.raises(NotFound):
+            get_dataset(session, project_id, made.id)
 
 
 class TestGetAndList:
@@ -273,13 +311,25 @@ class TestSourceSchema:
     @pytest.mark.parametrize("name", BUILTIN)
     def test_a_built_in_name(self, database: Database, project_id: str, name: str) -> None:
         with database.read() as session:
-            assert source_schema(session, project_id, name) == (None, builtin_schema(name))
+            assert source_schema(session, project_id, name) == (None, builtin_schema(name), None)
 
     def test_an_uploaded_one_by_its_id(
         self, database: Database, project_id: str, dataset: Dataset, upload: Upload
     ) -> None:
         with database.read() as session:
-            assert source_schema(session, project_id, dataset.id) == (dataset.id, upload.table)
+            assert source_schema(session, project_id, dataset.id) == (dataset.id, upload.table, None)
+
+    def test_one_that_is_read_in_place_says_in_which_root(
+        self, database: Database, project_id: str, in_place: InPlace
+    ) -> None:
+        row = register_dataset(database, in_place, project_id=project_id, user="ada", now=START)
+        with database.read() as session:
+            assert source_schema(session, project_id, row.id) == (row.id, in_place.table, "scans")
+            assert data_root(session, row.id) == "scans"
+
+    def test_data_that_are_not_read_in_place_are_in_no_root(self, database: Database, dataset: Dataset) -> None:
+        with database.read() as session:
+            assert (data_root(session, dataset.id), data_root(session, None)) == (None, None)
 
     def problem(self, database: Database, project_id: str, source: str) -> tuple[str, str | None]:
         with database.read() as session, pytest.raises(UnknownDataset) as caught:
@@ -302,6 +352,13 @@ class TestSourceSchema:
         _, suggestion = self.problem(database, project_id, "penguins.csv")
         assert suggestion == f'"{newest.id}"'
         assert newest.id != dataset.id
+
+    def test_an_address_leads_to_the_id_that_it_was_registered_under(
+        self, database: Database, project_id: str, in_place: InPlace
+    ) -> None:
+        row = register_dataset(database, in_place, project_id=project_id, user="ada", now=START)
+        assert self.problem(database, project_id, in_place.uri)[1] == f'"{row.id}"'
+        assert self.problem(database, project_id, "root://scans/other.csv")[1] is None
 
     def test_another_projects_id_looks_like_no_id_at_all(self, database: Database, dataset: Dataset) -> None:
         with database.write() as session:

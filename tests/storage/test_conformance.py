@@ -8,10 +8,25 @@ from pathlib import Path
 import pytest
 
 from app.errors import TrainshedError
-from app.storage import LocalStorage, MissingObject, Storage
+from app.storage import LocalStorage, MissingObject, S3Storage, Storage
 from app.storage.keys import InvalidKey
+from tests.s3 import S3Server
 
-STORAGES: dict[str, Callable[[Path], Storage]] = {"local": lambda folder: LocalStorage(folder / "storage")}
+Need = pytest.FixtureRequest
+
+
+def _s3(request: Need) -> Storage:
+    """Small pieces, so that a file of some megabytes is sent and read in several."""
+    server: S3Server = request.getfixturevalue("shared_s3")
+    return S3Storage(server.new_bucket("some/folder"), server.access, piece_bytes=5 * 1024**2)
+
+
+def _local(request: Need) -> Storage:
+    folder: Path = request.getfixturevalue("tmp_path")
+    return LocalStorage(folder / "storage")
+
+
+STORAGES: dict[str, Callable[[Need], Storage]] = {"local": _local, "s3": _s3}
 
 BAD_KEYS = [
     "",
@@ -40,8 +55,8 @@ BAD_KEYS = [
 
 
 @pytest.fixture(params=STORAGES)
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    return STORAGES[request.param](tmp_path)
+def storage(request: Need) -> Storage:
+    return STORAGES[request.param](request)
 
 
 @pytest.fixture
@@ -65,7 +80,7 @@ class TestPutAndGet:
         assert read(storage, "artifacts/job_1/1/model.safetensors", tmp_path) == b"weights"
 
     def test_an_empty_and_a_large_file(self, storage: Storage, source: Path, tmp_path: Path) -> None:
-        for data in (b"", os.urandom(3_000_001)):
+        for data in (b"", os.urandom(11_000_001)):
             source.write_bytes(data)
             storage.put("a", source)
             assert read(storage, "a", tmp_path) == data
@@ -155,6 +170,29 @@ class TestExistsListDelete:
         with pytest.raises(MissingObject):
             storage.local_path("a/c")
 
+    def test_a_file_that_was_opened_reads_and_seeks(self, storage: Storage, source: Path) -> None:
+        data = os.urandom(11_000_001)
+        source.write_bytes(data)
+        storage.put("a/b", source)
+        with storage.open("a/b") as file:
+            assert file.read(10) == data[:10]
+            assert file.seek(-10, os.SEEK_END) == len(data) - 10
+            assert file.read(100) == data[-10:]
+            assert file.read(100) == b""
+            file.seek(5_242_870)  # over the border of two pieces
+            assert file.read(20) == data[5_242_870:5_242_890]
+            file.seek(0)
+            assert file.read() == data
+
+    def test_an_empty_file_opens_and_a_missing_one_does_not(self, storage: Storage, source: Path) -> None:
+        source.write_bytes(b"")
+        storage.put("a/b", source)
+        with storage.open("a/b") as file:
+            assert file.read(1) == b""
+        for key in ("a", "a/c", "a/b/c"):
+            with pytest.raises(MissingObject):
+                storage.open(key)
+
 
 class TestKeys:
     @pytest.mark.parametrize("key", BAD_KEYS)
@@ -165,6 +203,7 @@ class TestKeys:
             lambda: storage.exists(key),
             lambda: storage.delete(key),
             lambda: storage.local_path(key),
+            lambda: storage.open(key),
         ]
         for operation in operations:
             with pytest.raises(InvalidKey):

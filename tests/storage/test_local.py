@@ -174,7 +174,7 @@ class TestOpenStorage:
         assert (tmp_path / "new folder" / "100%" / "a").read_bytes() == b"weights"
         assert (tmp_path / "new folder" / "100%").stat().st_mode & 0o777 == 0o700
 
-    @pytest.mark.parametrize("url", ["", "s3://bucket", "file://relative", "file:/x", "/plain/path", "file:///a\0b"])
+    @pytest.mark.parametrize("url", ["", "ftp://bucket", "file://relative", "file:/x", "/plain/path", "file:///a\0b"])
     def test_anything_else_names_the_setting_and_an_example(self, url: str) -> None:
         with pytest.raises(UnsupportedStorage, match=r"TRAINSHED_STORAGE_URL .* for example file:///"):
             open_storage(url)
