@@ -73,6 +73,27 @@ class TestReadAndWrite:
         # SQLite gives a snapshot for the whole block; PostgreSQL reads what is committed, statement by statement.
         assert seen == (0 if database.is_sqlite else 1)
 
+    def test_a_snapshot_is_of_one_moment_on_both(self, database: Database) -> None:
+        with database.snapshot() as session:
+            assert session.scalar(select(func.count()).select_from(Project)) == 0
+            with database.write() as writer:
+                add_project(writer, "birds")
+            assert session.scalar(select(func.count()).select_from(Project)) == 0
+        assert projects(database) == ["birds"]
+
+    def test_a_snapshot_cannot_write(self, database: Database) -> None:
+        with pytest.raises(DBAPIError), database.snapshot() as session:
+            add_project(session, "birds")
+        assert projects(database) == []
+
+    @ONLY_POSTGRES
+    def test_a_snapshot_may_take_long_and_others_may_not(self, database: Database) -> None:
+        limits = [text(f"SHOW {name}") for name in ("statement_timeout", "idle_in_transaction_session_timeout")]
+        with database.snapshot() as session:
+            assert [session.scalar(limit) for limit in limits] == ["0", "0"]
+        with database.read() as session:
+            assert [session.scalar(limit) for limit in limits] == ["1min", "30s"]
+
     def test_idle_sessions_hold_no_transaction(self, database: Database) -> None:
         # C56: a session that was never used or is closed keeps no connection out of the pool.
         with database.read() as session:

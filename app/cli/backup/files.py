@@ -1,0 +1,73 @@
+"""Which stored files the rows name, and how they get into an archive and out of it."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.artifacts.models import Artifact
+from app.checkpoints.models import Checkpoint
+from app.checkpoints.repository import CheckpointFacts
+from app.cli.backup.archive import STORAGE, Writer
+from app.datasets.models import Dataset
+from app.jobs.models import Job
+from app.jobs.states import FINAL
+from app.storage import MissingObject, Storage
+
+_UNFINISHED: Final = Job.state.not_in([state.value for state in FINAL])
+_AT_ONCE: Final = 500
+
+
+@dataclass
+class Copied:
+    """How much went into the archive, and what the storage did not have (any more)."""
+
+    files: int = 0
+    size_bytes: int = 0
+    missing: list[str] = field(default_factory=list)
+
+
+def unfinished_attempts(session: Session) -> dict[str, int]:
+    """The current attempt of each job that is not over."""
+    return {row.id: row.attempt for row in session.execute(select(Job.id, Job.attempt).where(_UNFINISHED))}
+
+
+def urgent_keys(session: Session) -> list[str]:
+    """Keys of the checkpoints of jobs that are not over, the newest of each job first.
+
+    A job that trains drops its older checkpoints all the time, so these must be copied before anything else.
+    """
+    query = (
+        select(Checkpoint)
+        .join(Job, Job.id == Checkpoint.job_id)
+        .where(_UNFINISHED)
+        .order_by(Checkpoint.created_at.desc(), Checkpoint.job_id)
+        .execution_options(yield_per=_AT_ONCE)
+    )
+    return [key for row in session.scalars(query) for key in CheckpointFacts.of(row).keys]
+
+
+def other_keys(session: Session) -> Iterator[str]:
+    """All keys that rows name, those of `urgent_keys` too. A data set that is read in place has none."""
+    for column in (Dataset.storage_key, Artifact.storage_key):
+        yield from filter(None, session.scalars(select(column).execution_options(yield_per=_AT_ONCE)))
+    for row in session.scalars(select(Checkpoint).execution_options(yield_per=_AT_ONCE)):
+        yield from CheckpointFacts.of(row).keys
+
+
+def copy_into(writer: Writer, storage: Storage, keys: Iterable[str], copied: Copied) -> None:
+    """Add files to the archive, and to `copied` what came of it."""
+    for key in keys:
+        try:
+            with storage.open(key) as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(0)
+                writer.add(STORAGE + key, file, size)
+        except MissingObject:
+            copied.missing.append(key)
+        else:
+            copied.files += 1
+            copied.size_bytes += size
