@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from app.fleet import registry
 from app.jobs import journal
+from app.jobs.charging import give_back
 from app.jobs.lifecycle import hold_job, lock_job, move
 from app.jobs.models import Attempt, AttemptNode, Job
 from app.jobs.resumption import Resumption, is_better
@@ -50,6 +50,15 @@ class ProcessFacts:
     pid: int
     pgid: int
     started: str | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How the cards of an attempt have worked so far; None is what no card could tell. `utilization` is 0 to 1."""
+
+    energy_j: float | None
+    utilization: float | None
+    verdict: str
 
 
 def attention(session: Session, worker_id: str) -> Attention:
@@ -171,10 +180,21 @@ def set_phase(session: Session, job_id: str, attempt: int, phase: str | None) ->
     return changed is not None
 
 
-def free_devices(session: Session, job_id: str, attempt: int) -> None:
+def free_devices(session: Session, job_id: str, attempt: int, now: datetime) -> None:
     """Give the devices back; to be called once no process of the attempt is left."""
     hold_job(session, job_id)
-    registry.release(session, job_id, attempt)
+    give_back(session, job_id, attempt, now)
+
+
+def keep_measured(session: Session, job_id: str, attempt: int, measured: Measured) -> None:
+    """Replace what is known so far of how an attempt's cards worked; not fenced, since its row is its own."""
+    hold_job(session, job_id)
+    session.execute(
+        update(Attempt)
+        .where(Attempt.job_id == job_id, Attempt.number == attempt)
+        .values(energy_j=measured.energy_j, utilization=measured.utilization, verdict=measured.verdict)
+        .execution_options(synchronize_session=False)
+    )
 
 
 def open_attempts(session: Session, worker_id: str) -> list[OpenAttempt]:

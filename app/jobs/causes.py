@@ -26,6 +26,9 @@ CAUSES: Final[dict[Cause, CauseFacts]] = {
     Cause.USER_CODE: CauseFacts(Budget.FAILURES, "Training raised an error."),
     Cause.DIVERGED: CauseFacts(Budget.FAILURES, "The loss became NaN or infinite; try a smaller learning rate."),
     Cause.TIMED_OUT: CauseFacts(Budget.FAILURES, "The job ran longer than its timeout_s."),
+    Cause.IDLE: CauseFacts(
+        Budget.FAILURES, "The job's cards did nothing for its stop_when_idle_s, so it was stopped to free them."
+    ),
     Cause.INCOMPLETE: CauseFacts(Budget.FAILURES, "The trainer ended without saying how."),
     Cause.ARTIFACT_UNREADABLE: CauseFacts(Budget.FAILURES, "A file that the trainer wrote could not be stored."),
     Cause.SHARED_MEMORY: CauseFacts(Budget.FAILURES, "Shared memory ran out; give the host a larger /dev/shm."),

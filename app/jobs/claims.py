@@ -33,6 +33,9 @@ class ClaimedDevice:
 class Claim:
     """What a worker needs to run one attempt; `remaining_s` is what is left of `timeout_s` over all attempts.
 
+    The data are a file in the storage (`dataset_key`), or one to be read in place (`dataset_uri`, with the digest that
+    it must still have), or built in.
+
     `resume`: checkpoints to go on from, the best choice first; the next one is for when that cannot be read. They are
     the job's own, then those of the job that it is a retry of. `initialize`: the checkpoint that `initialize_from`
     means now; None when it names one that is gone, or none.
@@ -47,6 +50,8 @@ class Claim:
     stop: StopRequest | None
     remaining_s: float
     dataset_format: str | None = None
+    dataset_uri: str | None = None
+    dataset_digest: str | None = None
     resume: tuple[CheckpointFacts, ...] = ()
     initialize: CheckpointFacts | None = None
 
@@ -126,6 +131,8 @@ def _claim_of(session: Session, job: Job, attempt: int) -> Claim:
         spec=spec,
         dataset_key=dataset.storage_key if dataset else None,
         dataset_format=dataset.format if dataset else None,
+        dataset_uri=dataset.uri if dataset else None,
+        dataset_digest=dataset.digest if dataset else None,
         builtin=None if dataset else spec.data.source,
         devices=tuple(
             ClaimedDevice(d.id, d.kind, d.name, d.pci_bus_id, d.memory_bytes, d.threads, d.simulated) for d in devices

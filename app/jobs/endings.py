@@ -8,9 +8,10 @@ from typing import Any, Final
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from app import metering
 from app.errors import Cause
-from app.fleet import registry
 from app.jobs.causes import CAUSES, Budget
+from app.jobs.charging import give_back
 from app.jobs.lifecycle import lock_job, move
 from app.jobs.models import Attempt, Job
 from app.jobs.states import ACTIVE, JobState, StopRequest
@@ -96,7 +97,8 @@ def end_attempt(session: Session, job_id: str, attempt: int, ending: Ending, now
     """
     job = lock_job(session, job_id)
     if job is None or job.attempt != attempt or JobState(job.state) not in ACTIVE:
-        registry.release(session, job_id, attempt)
+        metering.fenced_writes.inc()
+        give_back(session, job_id, attempt, now)
         return None
     verdict = judge(job, ending)
     started_at = _close_attempt(session, job_id, attempt, ending, now)
@@ -133,7 +135,9 @@ def end_attempt(session: Session, job_id: str, attempt: int, ending: Ending, now
     if not moved:
         # Else the attempt would be over and its job active for ever, with nobody left to end it.
         raise IllegalEndError(job_id, job.state, verdict.state)
-    registry.release(session, job_id, attempt)
+    if ending.cause is not None and verdict.losses > job.losses:
+        metering.on_commit(session, metering.attempts_lost.labels(ending.cause.value).inc)
+    give_back(session, job_id, attempt, now)
     return verdict.state
 
 

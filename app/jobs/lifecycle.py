@@ -5,6 +5,7 @@ Lock order everywhere: job, head, attempt, leases by device id.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select, update
@@ -13,6 +14,7 @@ from sqlalchemy.orm import Session
 from app.jobs import journal
 from app.jobs.models import Job
 from app.jobs.states import JobState, sources_of
+from app.metering import NO_CAUSE, job_duration, job_run_duration, jobs_finished, on_commit, queue_wait
 
 
 def lock_job(session: Session, job_id: str) -> Job | None:
@@ -62,16 +64,28 @@ def move(
         update(Job)
         .where(Job.id == job_id, Job.attempt == attempt, Job.state.in_([state.value for state in legal]))
         .values(**values)
-        .returning(Job.id)
+        .returning(Job.framework, Job.created_at, Job.queued_at, Job.not_before, Job.run_s, Job.cause)
         .execution_options(synchronize_session=False)
-    ).scalar()
+    ).one_or_none()
     if moved is None:
         return False
     entry = journal.Entry("state", {"state": target.value, **{k: v for k, v in (facts or {}).items() if v is not None}})
     last = journal.append(session, job_id, attempt, [entry], now, close=target.is_final, raise_fence_to=next_attempt)
     if last is None:
         raise JournalMismatchError(job_id, attempt)
+    if target.is_final:
+        took_s = max(0.0, (now - moved.created_at).total_seconds())
+        on_commit(session, partial(_count_end, moved.framework, target, moved.cause, took_s, moved.run_s))
+    elif next_attempt == 1:
+        could_start = max(moved.queued_at, moved.not_before or moved.queued_at)
+        on_commit(session, partial(queue_wait.observe, max(0.0, (now - could_start).total_seconds())))
     return True
+
+
+def _count_end(framework: str, state: JobState, cause: str | None, took_s: float, run_s: float) -> None:
+    jobs_finished.labels(framework, state.value, cause or NO_CAUSE).inc()
+    job_duration.labels(framework, state.value).observe(took_s)
+    job_run_duration.labels(framework, state.value).observe(run_s)
 
 
 class JournalMismatchError(RuntimeError):

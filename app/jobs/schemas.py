@@ -35,8 +35,9 @@ def job_json(
     job: JobRow,
     attempts: Sequence[tuple[Attempt, list[AttemptNode]]] | None = None,
     waiting: Mapping[str, Any] | None = None,
+    usage: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The job object; `attempts` and `waiting` only where the caller looked them up (one job, not lists)."""
+    """The job object; `attempts`, `waiting` and `usage` only where the caller looked them up (one job, not lists)."""
     body: dict[str, Any] = {
         "id": job.id,
         "object": "job",
@@ -73,6 +74,8 @@ def job_json(
         body["attempts"] = [attempt_json(attempt, nodes) for attempt, nodes in attempts]
     if waiting is not None:
         body["waiting"] = dict(waiting)
+    if usage is not None:
+        body["usage"] = dict(usage)
     return body
 
 
@@ -107,4 +110,8 @@ def attempt_json(attempt: Attempt, nodes: Sequence[AttemptNode]) -> dict[str, An
         "signal": attempt.signal,
         "max_rss_bytes": attempt.max_rss_bytes,
         "resumed_from_step": attempt.resumed_from_step,
+        "device_s": attempt.device_s,
+        "energy_j": attempt.energy_j,
+        "utilization": attempt.utilization,
+        "verdict": attempt.verdict,
     }

@@ -12,7 +12,7 @@ import orjson
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
-from app import ids
+from app import ids, metering
 from app.db import Base
 from app.errors import Conflict, NotFound, TrainshedError
 from app.jobs.models import IdempotencyKey, Job, JobHead, JobTag, JournalRow
@@ -154,6 +154,9 @@ class _Group:
         for table, rows in self._rows.items():
             if rows:
                 connection.execute(insert(table), rows)
+        frameworks = [row["framework"] for row in self._rows[Job]]
+        if frameworks:
+            metering.on_commit(self._session, lambda: _count(frameworks))
 
     def _earlier(self, submission: Submission) -> str | None:
         if submission.idempotency is None:
@@ -198,6 +201,11 @@ class _Group:
             self._keys[submission.key_id, key] = (digest, job_id)
             self._rows[IdempotencyKey].append(_key_row(job_id, submission, key, digest))
         return job_id
+
+
+def _count(frameworks: Sequence[str]) -> None:
+    for framework in frameworks:
+        metering.jobs_submitted.labels(framework).inc()
 
 
 def _waiting(session: Session, project_id: str, limit: int) -> int:

@@ -147,7 +147,7 @@ class TestFreeDevices:
     def test_devices_are_free_while_files_are_stored(self, scene: Scene) -> None:
         scene.run()
         with scene.database.write() as session:
-            free_devices(session, scene.job_id, 1)
+            free_devices(session, scene.job_id, 1, scene.clock.now())
             assert set_phase(session, scene.job_id, 1, "uploading")
         with scene.database.read() as session:
             assert session.query(Lease).count() == 0

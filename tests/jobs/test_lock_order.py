@@ -77,7 +77,7 @@ class TestAgainstTheEndOfAnAttempt:
 
         meanwhile = Meanwhile(settle)
         with scene.database.write() as session:
-            free_devices(session, scene.job_id, 1)
+            free_devices(session, scene.job_id, 1, scene.clock.now())
             with meanwhile.running(scene.database):
                 assert set_phase(session, scene.job_id, 1, "uploading")
                 session.commit()
@@ -128,7 +128,7 @@ class TestCheckpoints:
 
         meanwhile = Meanwhile(store)
         with scene.database.write() as session:
-            free_devices(session, scene.job_id, 1)
+            free_devices(session, scene.job_id, 1, scene.clock.now())
             with meanwhile.running(scene.database):
                 end_attempt(session, scene.job_id, 1, Ending(succeeded=False, cause=Cause.WORKER_LOST), clock.now())
                 session.commit()

@@ -1,0 +1,1 @@
+"""What was used, by whom, and to what effect: device-hours, energy, and what bounded a training."""
