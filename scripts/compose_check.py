@@ -1,49 +1,23 @@
-"""Check the compose files: by Compose itself where it is installed, and always against mistakes people really made.
+"""Check the compose files: by Compose itself where it is installed, and always by the rules of `compose_rules`.
 
-The second part reads the files as data. Its rules come from the compose specification (deploy.md and
-04-version-and-name.md) and from reports of stacks that did not start.
+`python scripts/compose_check.py [FILE…]`: without files the shipped ones, alone and merged.
 """
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from scripts.compose_rules import merged, spec_problems, weaknesses
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 BASE: Final = "docker-compose.yml"
 GPU: Final = "docker-compose.gpu.yml"
-
-Document = Mapping[str, Any]
-
-
-def problems(document: Document) -> Iterator[str]:
-    """What Compose or an engine would refuse or misread in one file; empty when there is nothing."""
-    if "version" in document:
-        yield "'version' at the top is obsolete and warns: delete it"
-    for name, service in document.get("services", {}).items():
-        for reason in _service_problems(service):
-            yield f"service '{name}': {reason}"
-
-
-def _service_problems(service: Document) -> Iterator[str]:
-    if "runtime" in service:
-        yield "'runtime' needs a daemon that is set up for it: reserve a device instead"
-    resources = service.get("deploy", {}).get("resources", {})
-    if "devices" in resources.get("limits", {}):
-        yield "'devices' stands under 'limits': it belongs under 'reservations'"
-    for device in resources.get("reservations", {}).get("devices", []):
-        yield from _device_problems(device)
-
-
-def _device_problems(device: Document) -> Iterator[str]:
-    if "gpu" not in device.get("capabilities", []):
-        yield "a reserved device needs 'capabilities: [gpu]'"
-    if ("count" in device) == ("device_ids" in device):
-        yield "a reserved device needs exactly one of 'count' and 'device_ids'"
+PROFILES: Final = ("edge", "monitoring")
 
 
 def compose_command() -> list[str] | None:
@@ -56,28 +30,53 @@ def compose_command() -> list[str] | None:
 
 
 def compose_config(command: Sequence[str], files: Sequence[str], *, root: Path = ROOT) -> str | None:
-    """What Compose says against the merged files, or None when it accepts them."""
+    """What Compose says against the merged files, a warning too, or None when it accepts them in silence."""
     chosen = [part for file in files for part in ("-f", file)]
-    done = subprocess.run([*command, *chosen, "config"], cwd=root, capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else done.stderr
+    profiles = [part for profile in PROFILES for part in ("--profile", profile)]
+    done = subprocess.run(
+        [*command, *chosen, *profiles, "config"], cwd=root, capture_output=True, text=True, check=False
+    )
+    return None if done.returncode == 0 and not done.stderr.strip() else done.stderr
 
 
-def main(root: Path = ROOT) -> int:
-    found = [
-        f"{name}: {reason}"
-        for name in (BASE, GPU)
-        for reason in problems(yaml.safe_load((root / name).read_text(encoding="utf-8")))
+def shipped(root: Path) -> list[str]:
+    """What is wrong with the shipped files, by the rules."""
+    base, gpu = (_read(root / name) for name in (BASE, GPU))
+    both = f"{BASE} + {GPU}"
+    alone = {reason: f"{BASE}: {reason}" for reason in (*spec_problems(base), *weaknesses(base))}
+    found = list(alone.values()) + [f"{GPU}: {reason}" for reason in spec_problems(gpu)]
+    return found + [f"{both}: {reason}" for reason in weaknesses(merged(base, gpu)) if reason not in alone]
+
+
+def named(files: Sequence[Path]) -> list[str]:
+    """What is wrong with these files, each for itself."""
+    documents = {file: _read(file) for file in files}
+    return [
+        f"{file}: {reason}"
+        for file, document in documents.items()
+        for reason in (*spec_problems(document), *weaknesses(document))
     ]
-    command = compose_command()
-    if command is None:
-        print("Compose is not installed: checked the structure only.")
+
+
+def main(root: Path = ROOT, files: Sequence[Path] = ()) -> int:
+    if files:
+        found = named(files)
     else:
-        for files in ([BASE], [BASE, GPU]):
-            refused = compose_config(command, files, root=root)
-            found += [f"{' + '.join(files)}: {refused}"] if refused else []
+        found = shipped(root)
+        command = compose_command()
+        if command is None:
+            print("Compose is not installed: checked by our own rules only.")
+        else:
+            for chosen in ([BASE], [BASE, GPU]):
+                refused = compose_config(command, chosen, root=root)
+                found += [f"{' + '.join(chosen)}: {refused}"] if refused is not None else []
     print("\n".join(found))
     return 1 if found else 0
 
 
+def _read(path: Path) -> Any:  # noqa: ANN401 - YAML holds anything
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(files=[Path(name) for name in sys.argv[1:]]))

@@ -1,12 +1,9 @@
-"""The compose files: the mistakes people reported are refused, and the shipped files keep their promises.
+"""The shipped compose files keep their promises: what starts when, who reaches whom, and with which powers.
 
-Sources of the rules: the compose specification's deploy.md and 04-version-and-name.md; compose-spec/compose-go#689,
-docker/compose#8142, NVIDIA/nvidia-docker#1034, pytorch/pytorch#5040.
+The rules that hold for any file are in test_compose_rules.py; here is what this stack promises in docs/deployment.md.
 """
 
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -14,12 +11,17 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from app.cli.processes import compose_secrets
 from app.settings import load_settings
-from scripts import compose_check, compose_secrets
+from scripts import compose_check
+from scripts.compose_rules import merged, seconds_of, size_of, without_variables
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = ("migrate", "api", "control", "worker")
-RESERVED = "services: {w: {deploy: {resources: {reservations: {devices: [%s]}}}}}"
+ONCE = ("secrets", "migrate")
+PROCESSES = ("migrate", "api", "control", "worker")
+LASTING = ("api", "control", "worker", "postgres", "redis")
+PROFILES = {"tls": ["edge"], "prometheus": ["monitoring"], "grafana": ["monitoring"]}
+BASE, GPU = "docker-compose.yml", "docker-compose.gpu.yml"
 
 Service = Mapping[str, Any]
 
@@ -30,7 +32,7 @@ def read(name: str) -> Mapping[str, Any]:
 
 @pytest.fixture
 def base() -> Mapping[str, Any]:
-    return read("docker-compose.yml")
+    return read(BASE)
 
 
 @pytest.fixture
@@ -38,175 +40,164 @@ def services(base: Mapping[str, Any]) -> Mapping[str, Service]:
     return cast("Mapping[str, Service]", base["services"])
 
 
-class TestChecker:
-    @pytest.mark.parametrize(
-        ("text", "reason"),
-        [
-            (
-                RESERVED % "{driver: nvidia, count: 2, device_ids: ['0', '1'], capabilities: [gpu]}",
-                "a reserved device needs exactly one of 'count' and 'device_ids'",
-            ),
-            (
-                RESERVED % "{driver: nvidia, capabilities: [gpu]}",
-                "a reserved device needs exactly one of 'count' and 'device_ids'",
-            ),
-            (RESERVED % "{driver: nvidia, count: 1}", "a reserved device needs 'capabilities: [gpu]'"),
-            (
-                RESERVED % "{driver: nvidia, count: 1, capabilities: [utility]}",
-                "a reserved device needs 'capabilities: [gpu]'",
-            ),
-            (
-                "services: {w: {deploy: {resources: {limits: {devices: [{count: all, capabilities: [gpu]}]}}}}}",
-                "'devices' stands under 'limits': it belongs under 'reservations'",
-            ),
-            (
-                "services: {w: {runtime: nvidia}}",
-                "'runtime' needs a daemon that is set up for it: reserve a device instead",
-            ),
-        ],
-    )
-    def test_known_mistake_is_refused_with_its_reason(self, text: str, reason: str) -> None:
-        assert list(compose_check.problems(yaml.safe_load(text))) == [f"service 'w': {reason}"]
-
-    def test_version_key_is_refused(self) -> None:
-        problems = list(compose_check.problems({"version": "3.8", "services": {}}))
-        assert problems == ["'version' at the top is obsolete and warns: delete it"]
-
-    @pytest.mark.parametrize("device", ["{count: all, capabilities: [gpu]}", "{device_ids: [a], capabilities: [gpu]}"])
-    def test_right_reservation_passes(self, device: str) -> None:
-        assert list(compose_check.problems(yaml.safe_load(RESERVED % device))) == []
-
-    def test_planted_mistake_fails_the_check(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        (tmp_path / "docker-compose.yml").write_text("services: {w: {image: a, runtime: nvidia}}")
-        (tmp_path / "docker-compose.gpu.yml").write_text("services: {w: {image: a}}")
-        assert compose_check.main(tmp_path) == 1
-        assert "docker-compose.yml: service 'w': 'runtime' needs" in capsys.readouterr().out
-
-    def test_says_when_compose_itself_is_missing(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-    ) -> None:
-        monkeypatch.setenv("PATH", str(tmp_path))
-        assert compose_check.main() == 0
-        assert "Compose is not installed: checked the structure only." in capsys.readouterr().out
-
-    def test_refusal_of_compose_itself_fails_the_check(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-    ) -> None:
-        program = tmp_path / "docker-compose"
-        program.write_text("#!/bin/sh\necho 'services.worker: nonsense' >&2\nexit 15\n")
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-        monkeypatch.setattr(compose_check, "compose_command", lambda: [str(program)])
-        assert compose_check.main() == 1
-        assert "docker-compose.yml + docker-compose.gpu.yml: services.worker: nonsense" in capsys.readouterr().out
+def mounts(service: Service) -> dict[str, str]:
+    """Where in the container what is mounted, by its source."""
+    found = {}
+    for mount in service.get("volumes", []):
+        source, target, *_ = without_variables(mount).split(":")
+        found[source] = target
+    return found
 
 
-class TestShippedFiles:
-    @pytest.mark.parametrize("name", ["docker-compose.yml", "docker-compose.gpu.yml"])
-    def test_have_no_known_mistake(self, name: str) -> None:
-        assert list(compose_check.problems(read(name))) == []
+class TestFiles:
+    def test_have_no_known_mistake(self) -> None:
+        assert compose_check.shipped(ROOT) == []
 
-    def test_are_accepted_by_compose(self) -> None:
+    @pytest.mark.parametrize("files", [[BASE], [BASE, GPU]])
+    def test_are_accepted_by_compose(self, files: list[str]) -> None:
         command = compose_check.compose_command()
         if command is None:
             pytest.skip("no Compose on this machine; the structural tests of this file ran")
-        assert compose_check.compose_config(command, ["docker-compose.yml"]) is None
-        assert compose_check.compose_config(command, ["docker-compose.yml", "docker-compose.gpu.yml"]) is None
+        assert compose_check.compose_config(command, files) is None
 
     def test_base_needs_no_gpu(self, services: Mapping[str, Service]) -> None:
         assert all("deploy" not in service and "runtime" not in service for service in services.values())
         assert services["worker"]["environment"]["TRAINSHED_DEVICES"] == "cpu"
 
-    def test_override_gives_all_gpus_to_the_worker_alone(self) -> None:
-        override = read("docker-compose.gpu.yml")
+    def test_override_gives_all_gpus_to_the_worker_alone(self, base: Mapping[str, Any]) -> None:
+        override = read(GPU)
         assert list(override) == ["services"]
         assert list(override["services"]) == ["worker"]
-        worker = override["services"]["worker"]
+        worker = merged(base, override)["services"]["worker"]
         (device,) = worker["deploy"]["resources"]["reservations"]["devices"]
         assert device == {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
         assert worker["environment"]["TRAINSHED_DEVICES"] == "cuda"
         assert worker["environment"]["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
-        assert worker["build"]["args"]["ACCELERATOR"] == "cuda"
+        assert (worker["build"]["args"]["ACCELERATOR"], worker["build"]["args"]["TORCH_INDEX_URL"]) == ("cuda", "")
+        # A container that lost its GPUs gets them back by a new start alone (nvidia-container-toolkit#48).
+        assert float(worker["environment"]["TRAINSHED_BLIND_EXIT_S"]) > 0
+        assert worker["restart"] == "unless-stopped"
 
-    def test_has_every_service(self, services: Mapping[str, Service]) -> None:
-        assert set(services) == {*OURS, "postgres", "redis"}
-        assert [services[name]["command"] for name in OURS] == [[name] for name in OURS]
+    def test_has_every_service_and_what_is_extra_only_by_its_profile(self, services: Mapping[str, Service]) -> None:
+        assert set(services) == {*ONCE, *LASTING, *PROFILES}
+        assert {name: service["profiles"] for name, service in services.items() if "profiles" in service} == PROFILES
+        assert [services[name]["command"] for name in PROCESSES] == [[name] for name in PROCESSES]
+
+    def test_every_variable_stands_in_the_example(self) -> None:
+        text = "".join((ROOT / name).read_text(encoding="utf-8") for name in (BASE, GPU))
+        used = set(re.findall(r"(?<!\$)\$\{(\w+)", text))
+        example = (ROOT / "deploy/env.example").read_text(encoding="utf-8")
+        assert set(re.findall(r"^#?([A-Z_]+)=", example, re.MULTILINE)) == used | {"COMPOSE_FILE", "COMPOSE_PROFILES"}
 
 
 class TestOrder:
-    def test_schema_is_made_once_before_anybody_needs_it(self, services: Mapping[str, Service]) -> None:
-        assert services["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
-        assert services["migrate"]["restart"] == "no"
+    def test_what_runs_once_ends_and_is_waited_for(self, services: Mapping[str, Service]) -> None:
+        assert [services[name]["restart"] for name in ONCE] == ["no", "no"]
+        done = {"condition": "service_completed_successfully"}
+        for name in ("migrate", "postgres", "redis", "grafana"):
+            assert services[name]["depends_on"]["secrets"] == done
         for name in ("api", "control", "worker"):
-            assert services[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+            assert services[name]["depends_on"]["migrate"] == done
+
+    def test_schema_is_made_by_one_service_alone(self, services: Mapping[str, Service]) -> None:
+        assert services["migrate"]["depends_on"]["postgres"] == {"condition": "service_healthy"}
+        assert [name for name, service in services.items() if "migrate" in service.get("command", [])] == ["migrate"]
 
     def test_api_starts_without_redis(self, services: Mapping[str, Service]) -> None:
         assert "redis" not in services["api"]["depends_on"]
 
-    @pytest.mark.parametrize("name", ["api", "postgres", "redis"])
-    def test_servers_tell_their_health(self, services: Mapping[str, Service], name: str) -> None:
-        check = services[name]["healthcheck"]
-        assert check["test"][0] in {"CMD", "CMD-SHELL"}
-        assert {"interval", "timeout", "retries", "start_period"} <= set(check)
+    def test_all_that_lasts_tells_its_health(self, services: Mapping[str, Service]) -> None:
+        for name in (*LASTING, *PROFILES):
+            check = services[name]["healthcheck"]
+            assert check["test"][0] in {"CMD", "CMD-SHELL"}
+            assert {"interval", "timeout", "retries", "start_period"} <= set(check)
+        for name in ("api", "control", "worker"):
+            assert services[name]["healthcheck"]["test"][1:] == ["python", "-P", "-m", "app.cli.processes.health", name]
 
 
 class TestReach:
-    def test_only_the_api_is_published_and_on_loopback(self, services: Mapping[str, Service]) -> None:
+    def test_nothing_is_published_but_on_loopback(self, services: Mapping[str, Service]) -> None:
         published = {name: service["ports"] for name, service in services.items() if "ports" in service}
-        assert published == {"api": ["${API_ADDRESS:-127.0.0.1}:${API_PORT:-8000}:8000"]}
+        assert published == {
+            "api": ["${API_ADDRESS:-127.0.0.1}:${API_PORT:-8000}:8000"],
+            "tls": ["${EDGE_ADDRESS:-127.0.0.1}:${EDGE_PORT:-8443}:8443"],
+            "grafana": ["${GRAFANA_ADDRESS:-127.0.0.1}:${GRAFANA_PORT:-3000}:3000"],
+        }
 
     def test_database_and_broker_have_no_way_out(self, base: Mapping[str, Any]) -> None:
         assert base["networks"]["data"] == {"internal": True}
-        networks = {name: service["networks"] for name, service in base["services"].items()}
-        assert networks.pop("api") == ["edge", "data"]
-        assert all(value == ["data"] for value in networks.values())
+        networks = {name: service.get("networks") for name, service in base["services"].items()}
+        assert networks == {
+            "secrets": None,
+            "migrate": ["data"],
+            "api": ["edge", "data"],
+            "control": ["data"],
+            "worker": ["data"],
+            "postgres": ["data"],
+            "redis": ["data"],
+            "tls": ["edge"],
+            "prometheus": ["data", "watch"],
+            "grafana": ["watch"],
+        }
+        assert base["services"]["secrets"]["network_mode"] == "none"
 
-    def test_no_service_sees_the_engine_or_the_host_s_folders(self, services: Mapping[str, Service]) -> None:
-        mounts = [mount for service in services.values() for mount in service.get("volumes", [])]
-        assert {mount.split(":")[0] for mount in mounts} == {"data", "postgres", "redis"}
+    def test_host_s_folders_are_configuration_that_is_only_read(self, services: Mapping[str, Service]) -> None:
+        volumes = [without_variables(mount) for service in services.values() for mount in service.get("volumes", [])]
+        of_the_host = [mount for mount in volumes if mount.startswith((".", "/", "~"))]
+        assert of_the_host
+        assert all(mount.startswith("./deploy/") and mount.endswith(":ro") for mount in of_the_host)
+        assert all((ROOT / mount.split(":")[0]).exists() for mount in of_the_host)
+
+    def test_every_volume_is_declared_and_used(self, base: Mapping[str, Any]) -> None:
+        used = {source for service in base["services"].values() for source in mounts(service) if "/" not in source}
+        assert used == set(base["volumes"])
 
 
 class TestHardening:
-    def test_every_service_is_closed(self, services: Mapping[str, Service]) -> None:
-        for service in services.values():
-            assert service["cap_drop"] == ["ALL"]
-            assert service["security_opt"] == ["no-new-privileges:true"]
-            assert service["read_only"] is True
-            assert service["tmpfs"]
-            assert "privileged" not in service
+    def test_only_the_worker_and_the_edge_get_a_capability_back(self, services: Mapping[str, Service]) -> None:
+        given = {name: service["cap_add"] for name, service in services.items() if "cap_add" in service}
+        assert given == {"worker": ["SETUID", "SETGID", "KILL", "CHOWN"], "tls": ["NET_BIND_SERVICE"]}
 
-    def test_every_service_has_limits(self, services: Mapping[str, Service]) -> None:
-        for service in services.values():
-            assert {"mem_limit", "pids_limit", "stop_grace_period", "logging"} <= set(service)
-
-    def test_every_service_has_an_init_that_passes_signals_on(self, services: Mapping[str, Service]) -> None:
-        assert all(service["init"] is True for service in services.values())
-
-    def test_no_service_runs_as_root(self, services: Mapping[str, Service]) -> None:
-        assert services["postgres"]["user"] == "postgres"
-        assert services["redis"]["user"] == "redis"
+    def test_root_is_only_who_must_change_users_or_make_the_secrets(self, services: Mapping[str, Service]) -> None:
+        root = {name for name, service in services.items() if str(service.get("user", "")).startswith("0")}
+        assert root == {"secrets", "worker"}
+        assert "cap_add" not in services["secrets"]
+        assert (services["postgres"]["user"], services["redis"]["user"]) == ("postgres", "redis")
         for name in ("Dockerfile", "Dockerfile.gpu"):
             assert "\nUSER 10001:10001\n" in (ROOT / name).read_text(encoding="utf-8")
 
+    def test_worker_that_is_root_gives_its_trainers_users_of_their_own(self, services: Mapping[str, Service]) -> None:
+        worker = services["worker"]
+        assert worker["user"] == "0:10001"
+        uids = load_settings({"TRAINSHED_TRAINER_UIDS": worker["environment"]["TRAINSHED_TRAINER_UIDS"]})
+        assert uids.trainer_uid_range == range(20_000, 20_256)
+        # Neither the worker, nor the API, nor a system user of the images.
+        assert not {0, 10_001} & set(uids.trainer_uid_range or ())
+
+    def test_every_service_has_a_bounded_log(self, services: Mapping[str, Service]) -> None:
+        for service in services.values():
+            assert service["logging"] == {"driver": "json-file", "options": {"max-size": "10m", "max-file": "5"}}
+            assert {"mem_limit", "pids_limit", "stop_grace_period", "tmpfs"} <= set(service)
+
     def test_worker_is_stopped_later_than_its_own_grace_ends(self, services: Mapping[str, Service]) -> None:
-        grace = int(services["worker"]["stop_grace_period"].removesuffix("s"))
-        assert grace >= load_settings({}).stop_grace_s + 30
+        worker = services["worker"]
+        grace = float(worker["environment"]["TRAINSHED_STOP_GRACE_S"])
+        assert grace >= load_settings({}).stop_grace_s
+        assert seconds_of(worker["stop_grace_period"]) >= grace + 30
 
     def test_worker_has_shared_memory(self, services: Mapping[str, Service]) -> None:
         # Docker's own default of 64 MB kills data loaders with SIGBUS (pytorch/pytorch#5040).
-        default = re.fullmatch(r"\$\{WORKER_SHM:-(\d+)g\}", services["worker"]["shm_size"])
-        assert default is not None
-        assert int(default[1]) >= 1
+        assert size_of(services["worker"]["shm_size"]) >= 1024**3
 
 
 class TestSettings:
-    @pytest.mark.parametrize("name", OURS)
+    @pytest.mark.parametrize("name", PROCESSES)
     def test_environment_is_known_to_the_service(
         self, services: Mapping[str, Service], name: str, tmp_path: Path
     ) -> None:
         environment = {}
         for variable, value in services[name]["environment"].items():
-            text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
+            text = without_variables(value)
             if variable.endswith("_FILE"):
                 secret = tmp_path / Path(text).name
                 secret.write_text("unix:///x\n", encoding="utf-8")
@@ -216,63 +207,74 @@ class TestSettings:
         assert settings.database_url == "unix:///x"
         assert settings.storage_url.startswith("file:///var/lib/trainshed")
 
-    def test_no_secret_stands_in_the_environment(self, services: Mapping[str, Service]) -> None:
-        for service in services.values():
-            for variable, value in service.get("environment", {}).items():
-                secret = re.search("PASSWORD|DATABASE_URL|BROKER_URL|KEY", variable)
-                assert secret is None or (variable.endswith("_FILE") and value.startswith("/run/secrets/"))
+    def test_api_answers_to_the_name_of_the_edge_too(self, services: Mapping[str, Service]) -> None:
+        hosts = services["api"]["environment"]["TRAINSHED_ALLOWED_HOSTS"]
+        assert hosts == "${ALLOWED_HOSTS:-127.0.0.1,localhost},${EDGE_HOST:-localhost}"
+        assert services["tls"]["environment"]["EDGE_HOST"] == "${EDGE_HOST:-localhost}"
 
-    def test_secrets_come_from_files_and_are_all_written(self, base: Mapping[str, Any], tmp_path: Path) -> None:
-        written = compose_secrets.write(tmp_path / "secrets")
-        assert base["secrets"] == {name: {"file": f"./secrets/{name}"} for name in written}
-        used = {secret for service in base["services"].values() for secret in service.get("secrets", [])}
-        assert used == set(written)
-
-    def test_workers_and_api_share_data_and_its_owner(self, services: Mapping[str, Service]) -> None:
-        for name in OURS:
-            assert services[name]["volumes"] == ["data:/var/lib/trainshed"]
+    def test_prometheus_looks_where_the_processes_listen(self, services: Mapping[str, Service]) -> None:
+        jobs = read("deploy/monitoring/prometheus.yml")["scrape_configs"]
+        targets = {target for job in jobs for group in job["static_configs"] for target in group["targets"]}
+        port = services["api"]["environment"]["TRAINSHED_METRICS_PORT"]
+        assert targets == {f"{name}:{port}" for name in ("api", "control", "worker")}
+        assert all(services[name]["environment"]["TRAINSHED_METRICS_PORT"] == port for name in PROCESSES)
 
 
 class TestSecrets:
-    def test_folder_is_closed_and_files_are_readable_inside_a_container(self, tmp_path: Path) -> None:
-        folder = tmp_path / "secrets"
-        for name in compose_secrets.write(folder):
-            assert (folder / name).stat().st_mode & 0o777 == 0o444
-        assert folder.stat().st_mode & 0o777 == 0o700
-
-    def test_passwords_agree_and_differ_from_each_other(self, tmp_path: Path) -> None:
+    def test_every_file_that_is_named_is_made_for_who_names_it(
+        self, services: Mapping[str, Service], tmp_path: Path
+    ) -> None:
         compose_secrets.write(tmp_path)
-        password = (tmp_path / "postgres_password").read_text().strip()
-        broker = (tmp_path / "redis_conf").read_text().strip().removeprefix("requirepass ")
-        assert f"://trainshed:{password}@postgres:5432/" in (tmp_path / "database_url").read_text()
-        assert (tmp_path / "broker_url").read_text() == f"redis://:{broker}@redis:6379/0\n"
-        assert password != broker
-        assert len(password) >= 40
+        volumes = {source: Path(target).name for source, target in mounts(services["secrets"]).items()}
+        for name, service in services.items():
+            used = re.findall(r"/run/secrets/(\w+)", str(service))
+            readers = [volumes[source] for source in mounts(service) if source in volumes and name != "secrets"]
+            assert len(readers) == (1 if used else 0), name
+            assert all((tmp_path / readers[0] / file).is_file() for file in used), name
 
-    def test_second_time_changes_nothing(self, tmp_path: Path) -> None:
-        compose_secrets.write(tmp_path)
-        before = (tmp_path / "database_url").read_text()
-        assert compose_secrets.write(tmp_path) == []
-        assert (tmp_path / "database_url").read_text() == before
+    def test_nobody_but_their_maker_can_write_them(self, services: Mapping[str, Service]) -> None:
+        for name, service in services.items():
+            if name != "secrets":
+                kept = [mount for mount in service.get("volumes", []) if mount.startswith("secrets")]
+                assert all(mount.endswith(":/run/secrets:ro") for mount in kept)
 
-    def test_half_a_set_is_refused(self, tmp_path: Path) -> None:
-        compose_secrets.write(tmp_path)
-        (tmp_path / "broker_url").unlink()
-        with pytest.raises(FileNotFoundError, match="lacks broker_url"):
-            compose_secrets.write(tmp_path)
+    def test_there_is_no_default_password(self) -> None:
+        text = "".join((ROOT / name).read_text(encoding="utf-8") for name in (BASE, GPU, "deploy/env.example"))
+        assert not re.findall(r"\w*(?:PASSWORD|SECRET)\w*(?<!_FILE)[:=] *\S+", text)
 
-    def test_git_never_sees_them(self, tmp_path: Path) -> None:
-        git = shutil.which("git")
-        if git is None:
-            pytest.skip("needs git")
-        subprocess.run([git, "init", "--quiet", str(tmp_path)], check=True)
-        compose_secrets.write(tmp_path / "secrets")
-        done = subprocess.run(
-            [git, "-C", str(tmp_path), "status", "--porcelain"], capture_output=True, text=True, check=True
-        )
-        assert done.stdout == ""
+    def test_worker_writes_beside_the_storage_only_what_is_its_own(self, services: Mapping[str, Service]) -> None:
+        own = mounts(services["worker"])["run"]
+        assert services["worker"]["environment"]["TRAINSHED_HOME"] == own
+        assert services["worker"]["environment"]["TMPDIR"] == own
+        assert [name for name, service in services.items() if "run" in mounts(service)] == ["worker"]
+        assert f"TRAINSHED_RUN_DIR={own}" in (ROOT / "Dockerfile.gpu").read_text(encoding="utf-8")
 
-    def test_redis_accepts_the_file(self, tmp_path: Path) -> None:
-        # The only line that redis-server gets by file; the rest stands in the compose file's command.
-        compose_secrets.write(tmp_path)
-        assert re.fullmatch(r"requirepass [A-Za-z0-9_-]{43}\n", (tmp_path / "redis_conf").read_text())
+    def test_storage_is_shared_by_api_control_and_worker_and_nobody_else(self, services: Mapping[str, Service]) -> None:
+        sharing = {name for name, service in services.items() if "data" in mounts(service)}
+        assert sharing == {"api", "control", "worker"}
+        assert {mounts(services[name])["data"] for name in sharing} == {"/var/lib/trainshed"}
+
+
+class TestEdge:
+    @pytest.fixture
+    def caddyfile(self) -> str:
+        return (ROOT / "deploy/edge/Caddyfile").read_text(encoding="utf-8")
+
+    def test_serves_tls_and_passes_on_to_the_api(self, caddyfile: str, services: Mapping[str, Service]) -> None:
+        assert "https://{$EDGE_HOST:localhost}:8443 {" in caddyfile
+        assert "tls {$EDGE_TLS:internal}" in caddyfile
+        assert f"reverse_proxy api:{services['api']['environment']['TRAINSHED_PORT']} {{" in caddyfile
+        assert services["tls"]["ports"][0].endswith(":8443")
+
+    def test_events_are_passed_on_at_once(self, caddyfile: str) -> None:
+        # caddyserver.com/docs: a negative flush_interval writes after each read.
+        assert "flush_interval -1" in caddyfile
+
+    def test_nobody_can_change_it_while_it_runs(self, caddyfile: str) -> None:
+        assert "admin off" in caddyfile
+
+    def test_health_check_is_answered_inside_the_container_alone(
+        self, caddyfile: str, services: Mapping[str, Service]
+    ) -> None:
+        asked = services["tls"]["healthcheck"]["test"][-1]
+        assert f"{asked.rstrip('/')} {{\n\tbind 127.0.0.1" in caddyfile

@@ -31,7 +31,7 @@ NOTICE: Final = re.compile(
     r'|\byield "([a-z_]+)", f?"'
     r'|\{"code": "([a-z_]+)", "message"'
 )
-NOTICES_ARE_IN: Final = ("app/jobs", "app/tables/selection.py", "workers")
+NOTICES_ARE_IN: Final = ("app/cli/backup", "app/jobs", "app/tables/selection.py", "workers")
 WAITING: Final = re.compile(r'\bWaiting\("([a-z_]+)"')
 
 

@@ -12,7 +12,21 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = re.compile(r"^([a-z-]+):(?!=)(?:.*?## (.*))?", re.MULTILINE)
-VERBS = {"help", "setup", "demo", "up", "test", "check", "full", "bench", "format", "secrets", "clean"}
+VERBS = {
+    "help",
+    "compose-test",
+    "monitoring-test",
+    "gpu-test",
+    "setup",
+    "demo",
+    "up",
+    "test",
+    "check",
+    "full",
+    "bench",
+    "format",
+    "clean",
+}
 
 
 # `make test` hands its own state to what it starts; a make that is under test must not see it.

@@ -1,6 +1,7 @@
 """What commands share that work straight in the database, with or without a running server."""
 
 import contextlib
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -37,7 +38,11 @@ def opened(settings: Settings) -> Iterator[Database]:
 
 
 def run_program(program: typer.Typer, name: str) -> int:
-    """Run it on the process's arguments; the exit code. What it refuses is one line, not a traceback."""
+    """Run it on the process's arguments; the exit code. What it refuses is one line, not a traceback.
+
+    SIGTERM ends it as an error does, so that temporary files go.
+    """
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         program(prog_name=name)
     except TrainshedError as error:

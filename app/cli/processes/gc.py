@@ -9,7 +9,7 @@ import typer
 from app.cli.processes.direct import opened, run_program
 from app.retention.upkeep import Kept, Retention, Swept
 from app.settings import load_settings
-from app.storage import open_storage
+from app.storage import configured_storage
 
 _SHOWN: Final = 20
 
@@ -29,7 +29,7 @@ def collect(
     settings = load_settings()
     kept = Kept(settings.keep_jobs_days, settings.keep_checkpoints_days)
     with opened(settings) as database:
-        swept = Retention(database, open_storage(settings.effective_storage_url), kept).sweep(dry_run=dry_run)
+        swept = Retention(database, configured_storage(settings), kept).sweep(dry_run=dry_run)
     if as_json:
         print(json.dumps(_document(swept, dry_run=dry_run)))
         return

@@ -11,8 +11,10 @@ from sqlalchemy.orm import Session
 from app.accounts.models import ApiKey
 from app.accounts.schemas import key_json
 from app.accounts.service import FIRST_PROJECT, Role, create_key, list_keys, revoke_key
-from app.cli.connection import read_client_file, write_client_file
+from app.cli.connection import checked_url, read_client_file, write_client_file
+from app.cli.errors import UsageProblem
 from app.cli.processes.direct import opened, run_program
+from app.cli.processes.health import API_URL
 from app.clock import SystemClock
 from app.errors import TrainshedError
 from app.settings import Settings, load_settings
@@ -32,7 +34,7 @@ class NoServerKnown(TrainshedError):
     code = "no_server_known"
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(f"There is no {settings.home / 'client.json'} to save the key in; start `trainshed up` once.")
+        super().__init__(f"Nobody said in {settings.home} yet where the server is; start `trainshed up` first.")
 
 
 @program.command()
@@ -48,17 +50,15 @@ def create(
 ) -> None:
     """Create a key and print it; it cannot be read again later."""
     settings = load_settings()
-    stored = read_client_file(settings.home / "client.json") if save else None
-    if save and stored is None:
-        raise NoServerKnown(settings)
+    url = _server_of(settings) if save else ""
 
     def make(session: Session) -> tuple[ApiKey, str]:
         now = SystemClock().now()
         return create_key(session, project=project, user=user, name=name, role=role, now=now)
 
     key, secret = _in_database(settings, make)
-    if stored is not None:
-        write_client_file(settings.home / "client.json", stored.url, secret)
+    if save:
+        write_client_file(settings.home / "client.json", url, secret)
     print(json.dumps({**key_json(key, project), "secret": secret}, default=str) if as_json else secret)
 
 
@@ -82,6 +82,21 @@ def revoke(
     """Make a key stop working. Again is harmless."""
     _in_database(load_settings(), lambda session: revoke_key(session, key_id, SystemClock().now()).id)
     print(json.dumps({"id": key_id, "revoked": True}) if as_json else f"{key_id} is revoked.")
+
+
+def _server_of(settings: Settings) -> str:
+    """The address that `up` stored; or, when it has no key, as after a restore, the one that its API wrote down.
+
+    Raises:
+        NoServerKnown: there was none yet.
+    """
+    stored = read_client_file(settings.home / "client.json")
+    if stored is not None:
+        return stored.url
+    try:
+        return checked_url((settings.effective_run_dir / API_URL).read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError, UsageProblem) as error:
+        raise NoServerKnown(settings) from error
 
 
 def _in_database(settings: Settings, work: Callable[[Session], T]) -> T:

@@ -1,14 +1,12 @@
 """What every process of the server does first: read the settings, set up its log, and say why if it cannot start."""
 
 import argparse
-import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import structlog
-
+from app import logs, metering
 from app.errors import TrainshedError
 from app.settings import Settings, load_settings
 
@@ -31,7 +29,8 @@ def run(main: Callable[[Settings], None], arguments: Sequence[str] | None = None
         return CANNOT_START if error.code else 0
     try:
         settings = load_settings()
-        _log_to_standard_error(settings.log_level)
+        logs.configure(settings.log_level, settings.log_format)
+        metering.describe_build(settings.revision)
         main(settings)
     except TrainshedError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -39,18 +38,3 @@ def run(main: Callable[[Settings], None], arguments: Sequence[str] | None = None
     except KeyboardInterrupt:
         return 130
     return 0
-
-
-def _log_to_standard_error(level: str) -> None:
-    """One line per event, with the time in UTC; standard output is for what a person or a program asked for."""
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"], bool_as_flag=False),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
