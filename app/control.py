@@ -3,48 +3,56 @@
 It needs the database, not Redis. Several copies may run: passes take turns by a lock in the database.
 """
 
-import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
 import structlog
 
+from app import metering
+from app.beacon import AT, CONTROL_BEACON, write_beacon
 from app.broker import CHANNEL_JOURNAL, CHANNEL_WANTED, WAKE_TASK, Bell, Listener, Publisher, celery_app, queue_of
 from app.clock import Clock, SystemClock
 from app.db import Database
 from app.errors import TrainshedError, Unavailable
-from app.jobs.retention import forget_keys
-from app.migrations_runner import is_current
+from app.holds.upkeep import expire
+from app.migrations_runner import wait_for_schema
 from app.predictions import upkeep
+from app.retention.housekeeping import Housekeeping, chores
+from app.retention.upkeep import Kept, Retention
 from app.scheduling.reconcile import due_hints, reconcile
 from app.scheduling.run import Placed, Times, schedule
 from app.scheduling.steadiness import Steadiness
 from app.settings import Settings
+from app.storage import configured_storage
 
 log = structlog.get_logger("control")
 
 _REPEAT_HINT_S: Final = 3.0
 _AFTER_FAULT_S: Final = 1.0
-_CLEANING_S: Final = 3600.0
+
+Steps = Mapping[str, Callable[[], object]]
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds between looks when nobody rings, and between reconciliations."""
+    """Seconds between looks when nobody rings, between reconciliations, and to wait for the schema at the start."""
 
     idle_s: float
     reconcile_s: float
+    schema_wait_s: float = 300.0
 
 
 class Control:
     """The loop, with everything it touches handed in. `tell` must not block; `ring` announces journal entries.
 
-    `clock` is this machine's; only its boot clock is asked, to notice that the database's clock was set.
+    `clock` is this machine's; only its boot clock is asked, to notice that the database's clock was set. `beat` is
+    called after each round, also after one that failed: it says that the loop goes round, not that all is well.
     """
 
     def __init__(
@@ -55,6 +63,7 @@ class Control:
         tell: Callable[[Placed], None],
         ring: Callable[[str], None],
         clock: Clock | None = None,
+        beat: Callable[[], object] = lambda: None,
     ) -> None:
         self._database = database
         self._times = times
@@ -62,8 +71,8 @@ class Control:
         self._tell = tell
         self._ring = ring
         self._clock = clock or SystemClock()
+        self._beat = beat
         self._steadiness = Steadiness(times.lease_s)
-        self._next_cleaning = 0.0
         self._bell = threading.Event()
         self._stop = threading.Event()
 
@@ -75,17 +84,15 @@ class Control:
         self._stop.set()
         self._bell.set()
 
-    def wait_for_schema(self) -> None:
-        """Return once the database has this code's schema, or when it is time to stop; said once, not each second."""
-        said = False
-        while not self._stop.is_set():
-            with contextlib.suppress(TrainshedError), self._database.read() as session:
-                if is_current(session):
-                    return
-            if not said:
-                log.warning("schema_not_ready", hint="The database lacks this version's schema; run: trainshed migrate")
-                said = True
-            self._stop.wait(_AFTER_FAULT_S)
+    def wait_for_schema(self) -> bool:
+        """Whether the database has this code's schema; False when it is time to stop.
+
+        Raises:
+            SchemaNotUsable: it is newer than this code, or was not there in time.
+        """
+        if self._stop.is_set():
+            return False
+        return wait_for_schema(self._database, self._clock, self._pace.schema_wait_s, self._stop.wait)
 
     def run(self) -> None:
         """Work until `stop`; a fault is logged, at most once per second and step, and never ends the loop."""
@@ -95,37 +102,43 @@ class Control:
             rung = self._bell.is_set()
             self._bell.clear()
             due = time.monotonic() >= next_reconcile
-            steps: list[Callable[[], object]] = [self.pass_once]
+            steps: dict[str, Callable[[], object]] = {"schedule": self.pass_once}
             if rung or due:
-                steps.append(self.tell_again)
+                steps["tell"] = self.tell_again
             if due:
-                steps += [self.reconcile_once, self.clean_up]
+                steps |= {"reconcile": self.reconcile_once, "holds": self.end_holds}
                 next_reconcile = time.monotonic() + self._pace.reconcile_s
-            if not self._all_went_well(steps):
+            went_well = self._all_went_well(steps)
+            self._beat()
+            if not went_well:
                 self._stop.wait(_AFTER_FAULT_S)
             self._bell.wait(self._pace.idle_s)
 
-    def _all_went_well(self, steps: Sequence[Callable[[], object]]) -> bool:
+    def _all_went_well(self, steps: Steps) -> bool:
         """Take each step, also after one that failed: a queue that cannot be planned must not keep leases from ending.
 
         Only when the database does not answer is the rest put off.
         """
         failed = False
-        for step in steps:
+        for name, step in steps.items():
             try:
                 step()
             except TrainshedError as error:
                 failed = True
-                log.warning("pass_failed", code=error.code, error=str(error))
+                metering.step_failures.labels(name).inc()
+                log.warning("pass_failed", step=name, code=error.code, error=str(error))
                 if isinstance(error, Unavailable):
                     break
             except Exception:
                 failed = True
-                log.exception("pass_failed")
+                metering.step_failures.labels(name).inc()
+                log.exception("pass_failed", step=name)
         return not failed
 
     def pass_once(self) -> list[Placed]:
-        placed = schedule(self._database, self._times)
+        with metering.pass_duration.time():
+            placed = schedule(self._database, self._times)
+        metering.scheduler_last_success.set_to_current_time()
         for placement in placed:
             log.info("placed", job_id=placement.job_id, attempt=placement.attempt, worker_id=placement.worker_id)
             self._tell(placement)
@@ -144,8 +157,12 @@ class Control:
         jump_s = self._steadiness.look(wall, boot_ns)
         if jump_s:
             log.warning("clock_jumped", seconds=round(jump_s, 1), reconciles_again_after_s=self._times.lease_s)
-        if not self._steadiness.is_steady(boot_ns):
-            return
+        if self._steadiness.is_steady(boot_ns):
+            self._settle()
+        # Also while it waits for a clock: what is watched is that it looks.
+        metering.reconciler_last_success.set_to_current_time()
+
+    def _settle(self) -> None:
         ended = upkeep.settle(self._database, self._times.offline_after_s)
         if ended:
             log.info("model_tasks_settled", count=ended)
@@ -156,19 +173,10 @@ class Control:
         if settled:
             self.wake()
 
-    def clean_up(self) -> None:
-        """Forget, each hour, what nobody can ask for any more."""
-        if time.monotonic() < self._next_cleaning:
-            return
-        with self._database.read() as session:
-            now = self._database.now(session)
-        forgotten = {
-            "idempotency_keys": forget_keys(self._database, now),
-            "model_tasks": upkeep.forget(self._database, now),
-        }
-        self._next_cleaning = time.monotonic() + _CLEANING_S
-        if any(forgotten.values()):
-            log.info("forgotten", **forgotten)
+    def end_holds(self) -> None:
+        """Take back devices whose hold is over, by a clock that can say so; somebody may wait for them."""
+        if self._steadiness.is_steady(self._clock.boot_ns()) and expire(self._database):
+            self.wake()
 
 
 def times_of(settings: Settings) -> Times:
@@ -177,49 +185,69 @@ def times_of(settings: Settings) -> Times:
 
 def main(settings: Settings) -> None:
     """Run the loop until SIGTERM or SIGINT."""
-    database = Database(settings.effective_database_url, synchronous=settings.sqlite_synchronous, pool_size=5)
-    url = settings.broker_url or None
-    bell = Bell(url)
-    hints: Publisher | None = None
-    if url is not None:
-        app = celery_app(url)
+    with ExitStack() as closing:
+        database = Database(settings.effective_database_url, synchronous=settings.sqlite_synchronous, pool_size=5)
+        closing.callback(database.dispose)
+        bell = Bell(settings.broker_url or None)
+        control = Control(
+            database,
+            times_of(settings),
+            Pace(settings.control_idle_s, settings.reconcile_s, settings.schema_wait_s),
+            tell=_teller(settings.broker_url, closing),
+            ring=lambda job_id: bell.ring(CHANNEL_JOURNAL, job_id),
+            beat=_beacon(settings),
+        )
+        _stop_on_signals(control)
+        closing.enter_context(
+            metering.exposed(settings.metrics_address, settings.metrics_port, metering.ANY, metering.CONTROL)
+        )
+        closing.callback(bell.stop)
+        bell.start()
+        if settings.broker_url:
+            listener = Listener(
+                settings.broker_url, [CHANNEL_WANTED], lambda _channel, _text: control.wake(), control.wake
+            )
+            closing.callback(listener.stop)
+            listener.start()
+        if control.wait_for_schema():
+            closing.callback(_start_housekeeping(settings, database).stop)
+            log.info("control_ready")
+            control.run()
 
-        def send(placement: Placed) -> None:
-            arguments = [placement.job_id, placement.attempt]
+
+def _teller(broker_url: str, closing: ExitStack) -> Callable[[Placed], None]:
+    """What tells a worker by the broker, without waiting for it; nobody is told where there is none."""
+    if not broker_url:
+        return lambda _placement: None
+    app = celery_app(broker_url)
+
+    def send(placement: Placed) -> None:
+        arguments = [placement.job_id, placement.attempt]
+        with metering.dispatch_failures.count_exceptions():
             app.send_task(WAKE_TASK, args=arguments, queue=queue_of(placement.worker_id), retry=False)
+        metering.dispatch_published.inc()
 
-        hints = Publisher("hints", send)
-        hints.start()
+    hints = Publisher("hints", send)
+    closing.callback(hints.stop)
+    hints.start()
+    return hints.hand_in
 
-    def tell(placement: Placed) -> None:
-        if hints is not None:
-            hints.hand_in(placement)
 
-    control = Control(
-        database,
-        times_of(settings),
-        Pace(idle_s=settings.control_idle_s, reconcile_s=settings.reconcile_s),
-        tell=tell,
-        ring=lambda job_id: bell.ring(CHANNEL_JOURNAL, job_id),
-    )
+def _beacon(settings: Settings) -> Callable[[], object]:
+    path, clock = settings.effective_run_dir / CONTROL_BEACON, SystemClock()
+    return lambda: write_beacon(path, {AT: clock.boot_ns()})
 
+
+def _stop_on_signals(control: Control) -> None:
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         control.stop()
 
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
-    listener = Listener(url, [CHANNEL_WANTED], lambda _channel, _text: control.wake(), control.wake) if url else None
-    bell.start()
-    if listener is not None:
-        listener.start()
-    try:
-        control.wait_for_schema()
-        log.info("control_ready")
-        control.run()
-    finally:
-        if listener is not None:
-            listener.stop()
-        if hints is not None:
-            hints.stop()
-        bell.stop()
-        database.dispose()
+
+
+def _start_housekeeping(settings: Settings, database: Database) -> Housekeeping:
+    kept = Kept(settings.keep_jobs_days, settings.keep_checkpoints_days)
+    keeper = Housekeeping(chores(database, Retention(database, configured_storage(settings), kept)))
+    keeper.start()
+    return keeper

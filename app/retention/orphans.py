@@ -2,15 +2,20 @@
 
 What is being written has no row yet either. So files of a job that is not over are left alone, of a task that is not
 over too, and a data set's until a day after its id was made.
+
+A storage can outlive its database, or be named by mistake beside a new one. Files that are older than everything in the
+database (ids tell) are not this database's, whose first project is older than all its jobs: they wait for their rows
+to be restored.
 """
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from app.accounts.models import Project
 from app.artifacts.models import Artifact
 from app.checkpoints.models import Checkpoint
 from app.checkpoints.repository import CheckpointFacts
@@ -36,6 +41,11 @@ def find_orphans(database: Database, storage: Storage, now: datetime) -> list[st
     two of these questions was under way at the first, or has its name by the last.
     """
     keys = storage.list()
+    with database.read() as session:
+        first = session.scalars(select(func.min(Project.id))).one()
+    if first is None:
+        return []
+    began = id_time(first)
     jobs: dict[str, list[str]] = {}
     found: list[str] = []
     uploads: list[str] = []
@@ -43,8 +53,8 @@ def find_orphans(database: Database, storage: Storage, now: datetime) -> list[st
         kind, _, rest = key.partition("/")
         owner = rest.partition("/")[0]
         if kind == DATASETS and is_id("ds", owner):
-            uploads += [key] if id_time(owner) < now - UPLOADING else []
-        elif kind in (ARTIFACTS, CHECKPOINTS, EXPORTS) and is_id("job", owner):
+            uploads += [key] if began <= id_time(owner) < now - UPLOADING else []
+        elif kind in (ARTIFACTS, CHECKPOINTS, EXPORTS) and is_id("job", owner) and id_time(owner) >= began:
             jobs.setdefault(owner, []).append(key)
         # Anything else is not ours: a bucket may be shared.
     for batch in _batches(sorted(jobs)):

@@ -19,7 +19,7 @@ from app.jobs.states import JobState
 from app.storage import Storage
 from app.storage.keys import artifact_key, checkpoint_prefix
 from tests.fakes import START
-from tests.rows import add_attempt, add_job, add_project
+from tests.rows import add_attempt, add_job
 
 
 class History:
@@ -31,7 +31,10 @@ class History:
         self._source = folder / "source.bin"
         self._source.write_bytes(b"weights")
         with database.write() as session:
-            self.project_id = add_project(session).id
+            # Before everything that a test may call old: files from before the first project are not this database's.
+            made = round((START - timedelta(days=1000)).timestamp() * 1000)
+            self.project_id = new_id("prj", unix_ms=made)
+            session.add(Project(id=self.project_id, name="default", created_at=START))
 
     def job(self, *, ended_days_ago: float = 0.0, steps: Iterable[int] = (10,), **changes: Any) -> str:
         """A job with one artifact and checkpoints; it has succeeded unless `changes` say otherwise."""

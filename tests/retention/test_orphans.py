@@ -3,8 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import delete
 
+from app.accounts.models import Project
 from app.ids import new_id
+from app.jobs.models import Job
 from app.jobs.states import JobState
 from app.predictions.models import ModelTask
 from app.predictions.states import TaskState
@@ -84,6 +87,23 @@ class TestDatasets:
 
 
 class TestOthers:
+    def test_files_from_before_the_database_wait_for_their_rows(self, history: History) -> None:
+        # A database was lost and a new one is there, beside the old storage: a restore will name these files again.
+        before, after = (timedelta(days=1000, minutes=minutes) for minutes in (1, -1))
+        for ago in (before, after):
+            history.put(f"artifacts/{id_made('job', ago)}/1/model.safetensors")
+            history.put(f"datasets/{id_made('ds', ago)}")
+        assert len(found(history)) == 2
+        assert not any(id_made("job", before)[:12] in key for key in found(history))
+
+    def test_a_database_without_a_project_has_no_files(self, history: History) -> None:
+        job = history.job()
+        history.put(f"artifacts/{job}/1/report.png")
+        with history.database.write() as session:
+            session.execute(delete(Job))
+            session.execute(delete(Project))
+        assert found(history) == []
+
     def test_what_is_not_ours_is_not_touched(self, history: History) -> None:
         # A bucket may be shared, and a later version may keep other things.
         for key in ("backups/monday.tar", "artifacts/readme.txt", "datasets/notes/x", "artifacts/job_1/1/x"):
