@@ -37,8 +37,9 @@ class Worker(Base):
 class Device(Base):
     """A device that a host has or once had; rows stay, so `auto` knows that a CUDA device was ever there.
 
-    `health`: ok, unhealthy, gone, in_use_elsewhere or quarantined; a quarantine (`quarantined_at`) outlives restarts
-    and ends only by a release. `processes` are those of others on the device, `readings` its last telemetry.
+    `health` is what was seen last: ok, unhealthy, gone or in_use_elsewhere. A quarantine (`quarantined_at`) is decided,
+    outlives restarts and ends only by a release; `app.fleet.repository` puts both together. `processes` are those of
+    others on the device, `readings` its last telemetry.
     """
 
     __tablename__ = "devices"

@@ -5,12 +5,33 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, delete, func, select, update
+from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.orm import Session
 
 from app import ids
 from app.errors import Conflict
-from app.fleet.models import Device, Lease, Worker
+from app.fleet.condition import Condition
+from app.fleet.devices import DeviceElsewhere, DeviceFacts, record_devices
+from app.fleet.models import Lease, Worker
+from app.fleet.repository import HOLD_PREFIX
+
+__all__ = [
+    "Beat",
+    "DeviceElsewhere",
+    "DeviceFacts",
+    "HostReport",
+    "SqliteOneHost",
+    "WorkerFacts",
+    "heartbeat",
+    "hold_leases",
+    "record_devices",
+    "register",
+    "release",
+    "report",
+    "set_cordoned",
+    "set_draining",
+    "set_offline",
+]
 
 # A host that was not heard for so long may be an old name of this one, as after a new machine id.
 _ONLINE_S: Final = 60.0
@@ -27,28 +48,7 @@ class WorkerFacts:
     version: str
     frameworks: Mapping[str, Any]
     reason: str | None = None
-
-
-@dataclass(frozen=True)
-class DeviceFacts:
-    """A device as the inventory found it; `kind` is `cuda` or `cpu` (a simulated card is `cuda` and `simulated`)."""
-
-    id: str
-    kind: str
-    name: str
-    position: int
-    pci_bus_id: str | None = None
-    memory_bytes: int | None = None
-    threads: int = 1
-    simulated: bool = False
-    health: str = "ok"
-    reason: str | None = None
-
-
-class DeviceElsewhere(Conflict):
-    """Another host holds a lease on a device with this id; two hosts must not share an id."""
-
-    code = "device_elsewhere"
+    condition: Condition | None = None
 
 
 class SqliteOneHost(Conflict):
@@ -66,10 +66,15 @@ class SqliteOneHost(Conflict):
 
 @dataclass(frozen=True)
 class Beat:
-    """The database's answer to a heartbeat; `current` is False when another instance took this host over."""
+    """The database's answer to a heartbeat; `current` is False when another instance took this host over.
+
+    `renewed` names attempts alone: the leases of holds are renewed too, and ask nothing of the worker. `draining`:
+    somebody wants the host empty, so what runs is to stop at its next safe point.
+    """
 
     current: bool
     renewed: set[tuple[str, int]] = field(default_factory=set)
+    draining: bool = False
 
 
 def register(session: Session, facts: WorkerFacts, devices: Sequence[DeviceFacts], now: datetime) -> str:
@@ -92,6 +97,7 @@ def register(session: Session, facts: WorkerFacts, devices: Sequence[DeviceFacts
     worker.frameworks = dict(facts.frameworks)
     worker.state = "online"
     worker.reason = facts.reason
+    worker.condition = dict(facts.condition.as_json()) if facts.condition else None
     worker.started_at = now
     worker.heartbeat_at = now
     session.flush()
@@ -109,39 +115,31 @@ def _refuse_second_host(session: Session, host_id: str, now: datetime) -> None:
         raise SqliteOneHost(other)
 
 
-def record_devices(session: Session, worker_id: str, devices: Sequence[DeviceFacts], now: datetime) -> None:
-    """Write what the host has now; what it had before and has no longer stays, marked `gone`."""
-    present = {device.id for device in devices}
-    known = {
-        row.id: row
-        for row in session.execute(
-            select(Device).where((Device.worker_id == worker_id) | Device.id.in_(present))
-        ).scalars()
-    }
-    for row in known.values():
-        if row.worker_id == worker_id and row.id not in present:
-            row.health, row.reason = "gone", "The host no longer lists this device."
-    for facts in devices:
-        row = known.get(facts.id) or Device(id=facts.id, epoch=0)
-        if row.worker_id not in (None, worker_id):
-            _move_host(session, row, worker_id)
-        row.worker_id, row.position, row.kind, row.name = worker_id, facts.position, facts.kind, facts.name
-        row.pci_bus_id, row.memory_bytes = facts.pci_bus_id, facts.memory_bytes
-        row.threads, row.simulated = facts.threads, facts.simulated
-        row.health, row.reason, row.seen_at = facts.health, facts.reason, now
-        session.add(row)
-    session.flush()
+@dataclass(frozen=True)
+class HostReport:
+    """What a worker saw at its last look at its host; `devices` is None when the driver told nothing new of them."""
+
+    devices: tuple[DeviceFacts, ...] | None
+    reason: str | None
+    condition: Condition
 
 
-def _move_host(session: Session, row: Device, worker_id: str) -> None:
-    held = session.execute(
-        select(func.count()).select_from(Lease).where(Lease.device_id == row.id, Lease.worker_id != worker_id)
-    ).scalar_one()
-    if held:
-        raise DeviceElsewhere(
-            f"Device {row.id} is leased by worker {row.worker_id}. Each host needs device ids of its own; "
-            "two hosts with one machine id need TRAINSHED_HOST_ID, for example TRAINSHED_HOST_ID=gpu-box-2."
-        )
+def report(session: Session, worker_id: str, instance: str, seen: HostReport, now: datetime) -> bool:
+    """Write a report; False when another instance has this host now, and then nothing is written.
+
+    Raises:
+        DeviceElsewhere: a device id is leased by another host.
+    """
+    found = session.execute(
+        update(Worker)
+        .where(Worker.id == worker_id, Worker.instance == instance)
+        .values(reason=seen.reason, condition=seen.condition.as_json())
+        .returning(Worker.id)
+        .execution_options(synchronize_session=False)
+    ).scalar()
+    if found is not None and seen.devices is not None:
+        record_devices(session, worker_id, seen.devices, now, missing_because=seen.reason)
+    return found is not None
 
 
 def heartbeat(
@@ -158,8 +156,8 @@ def heartbeat(
         update(Worker)
         .where(Worker.id == worker_id, Worker.instance == instance)
         .values(heartbeat_at=now)
-        .returning(Worker.id)
-    ).scalar()
+        .returning(Worker.id, Worker.drain_requested_at)
+    ).one_or_none()
     if found is None:
         return Beat(current=False)
     hold_leases(session, Lease.worker_id == worker_id)
@@ -170,7 +168,11 @@ def heartbeat(
         .values(expires_at=now + timedelta(seconds=lease_s))
         .returning(Lease.job_id, Lease.attempt)
     ).all()
-    return Beat(current=True, renewed={(row.job_id, row.attempt) for row in rows})
+    return Beat(
+        current=True,
+        renewed={(row.job_id, row.attempt) for row in rows if not row.job_id.startswith(HOLD_PREFIX)},
+        draining=found.drain_requested_at is not None,
+    )
 
 
 def set_offline(session: Session, worker_id: str, instance: str, now: datetime) -> None:
@@ -183,9 +185,19 @@ def set_offline(session: Session, worker_id: str, instance: str, now: datetime) 
 
 
 def set_cordoned(session: Session, worker_id: str, *, cordoned: bool) -> bool:
-    """Stop or allow new placements; False when there is no such worker."""
+    """Stop or allow new placements; False when there is no such worker. Allowing them also takes a drain back."""
+    values: dict[str, Any] = {"cordoned": cordoned} if cordoned else {"cordoned": False, "drain_requested_at": None}
+    return _change_worker(session, worker_id, values)
+
+
+def set_draining(session: Session, worker_id: str, now: datetime) -> bool:
+    """Stop new placements, and ask for what runs there to stop; False when there is no such worker."""
+    return _change_worker(session, worker_id, {"cordoned": True, "drain_requested_at": now})
+
+
+def _change_worker(session: Session, worker_id: str, values: Mapping[str, Any]) -> bool:
     changed = session.execute(
-        update(Worker).where(Worker.id == worker_id).values(cordoned=cordoned).returning(Worker.id)
+        update(Worker).where(Worker.id == worker_id).values(**values).returning(Worker.id)
     ).scalar()
     return changed is not None
 

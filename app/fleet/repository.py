@@ -7,6 +7,8 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from app.fleet.condition import first_blocker, root_state
+from app.fleet.devices import GONE, IN_USE_ELSEWHERE, OK, QUARANTINED
 from app.fleet.models import Device, Lease, Worker
 
 HOLD_PREFIX: Final = "hold_"
@@ -16,7 +18,9 @@ HOLD_PREFIX: Final = "hold_"
 class DeviceView:
     """One device; `free` means it can be leased now: healthy and held by nobody.
 
-    It is held by a job (`job_id`, `attempt`) or by a person (`hold_id`), never by both.
+    It is held by a job (`job_id`, `attempt`) or by a person (`hold_id`), never by both. `health` is one of ok,
+    unhealthy, gone, in_use_elsewhere, quarantined, with its `reason` and, in `health_at`, since when. `processes` are
+    those of others; on a device that a person holds they are that person's, and the device is well.
     """
 
     id: str
@@ -48,7 +52,7 @@ class DeviceView:
 
     @property
     def usable(self) -> bool:
-        return self.health == "ok"
+        return self.health == OK
 
     @property
     def free(self) -> bool:
@@ -72,6 +76,15 @@ class HostView:
     heartbeat_at: datetime | None = None
     drain_requested_at: datetime | None = None
     condition: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def blocked(self) -> str | None:
+        """Why the host takes nothing new although its worker is well: the first blocker that it reported."""
+        return first_blocker(self.condition)
+
+    def reads(self, data_root: str | None) -> bool:
+        """Whether trainers of this host can read that data root; None: nothing lies in one."""
+        return data_root is None or root_state(self.condition, data_root).ok
 
 
 def fleet(session: Session, now: datetime, offline_after_s: float) -> list[HostView]:
@@ -104,6 +117,7 @@ def fleet(session: Session, now: datetime, offline_after_s: float) -> list[HostV
 def _device(row: Device, lease: Lease | None) -> DeviceView:
     held = lease is not None and lease.job_id.startswith(HOLD_PREFIX)
     job = None if held else lease
+    health, reason, since = _health(row, held=held)
     return DeviceView(
         id=row.id,
         kind=row.kind,
@@ -112,18 +126,31 @@ def _device(row: Device, lease: Lease | None) -> DeviceView:
         memory_bytes=row.memory_bytes,
         pci_bus_id=row.pci_bus_id,
         simulated=row.simulated,
-        health=row.health,
-        reason=row.reason,
+        health=health,
+        reason=reason,
         threads=row.threads,
         epoch=row.epoch,
         job_id=job.job_id if job else None,
         attempt=job.attempt if job else None,
         expires_at=lease.expires_at if lease else None,
         hold_id=lease.job_id if lease and held else None,
-        health_at=row.health_at,
+        health_at=since,
         quarantined_at=row.quarantined_at,
         processes=tuple(row.processes or ()),
         readings=row.readings,
         readings_at=row.readings_at,
         idle_since=row.idle_since,
     )
+
+
+def _health(row: Device, *, held: bool) -> tuple[str, str | None, datetime | None]:
+    """Health, reason and since when, of what was seen (in the row) and what was decided (the quarantine).
+
+    Seen and decided are kept apart, so that a release shows at once what the device is like now. That processes are
+    on a device that a person holds is what it is held for; the moment the hold ends, they are somebody else's.
+    """
+    if row.quarantined_at is not None and row.health != GONE:
+        return QUARANTINED, row.quarantine_reason, row.quarantined_at
+    if held and row.health == IN_USE_ELSEWHERE:
+        return OK, None, row.health_at
+    return row.health, row.reason, row.health_at

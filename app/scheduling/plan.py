@@ -17,10 +17,14 @@ AGE_CLASS_S: Final = 6 * 3600.0
 
 @dataclass(frozen=True)
 class WaitingJob:
-    """What the plan needs to know of a queued job; memory is the least that each device must have, in bytes."""
+    """What the plan needs to know of a queued job; memory is the least that each device must have, in bytes.
+
+    A person's wish to hold devices is planned like a job: of no framework, and perhaps for certain workers only.
+    `data_root` is where its table lies, if that is read in place.
+    """
 
     id: str
-    framework: str
+    framework: str | None
     device_type: str
     device_count: int
     priority: int
@@ -28,6 +32,8 @@ class WaitingJob:
     not_before: datetime | None = None
     min_device_memory_bytes: int | None = None
     device_name: str | None = None
+    worker_ids: frozenset[str] | None = None
+    data_root: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,14 @@ def suitable(job: WaitingJob, host: HostView) -> list[DeviceView]:
 
 def accepts(job: WaitingJob, host: HostView) -> bool:
     """Whether the host takes new jobs of this framework now."""
-    return host.online and not host.cordoned and job.framework in host.frameworks
+    return could_accept(job, host) and host.blocked is None and host.reads(job.data_root)
+
+
+def could_accept(job: WaitingJob, host: HostView) -> bool:
+    """Whether it would, if nothing on the host itself kept it from taking jobs (a full disk, a silent driver)."""
+    if job.worker_ids is not None and host.worker_id not in job.worker_ids:
+        return False
+    return host.online and not host.cordoned and (job.framework is None or job.framework in host.frameworks)
 
 
 def plan(waiting: Iterable[WaitingJob], fleet: Sequence[HostView], now: datetime) -> Plan:

@@ -59,7 +59,8 @@ def schedule(database: Database, times: Times) -> list[Placed]:
         # After all jobs and by device id, over all placements: a host that registers locks its devices in that order.
         chosen = {device_id: found for found, device_ids in placed.items() for device_id in device_ids}
         for device_id, found in sorted(chosen.items(), key=lambda pair: pair[0]):
-            _lease(session, device_id, found, now + timedelta(seconds=times.lease_s))
+            holder = (found.job_id, found.attempt)
+            lease_device(session, device_id, found.worker_id, holder, now + timedelta(seconds=times.lease_s))
         return list(placed)
 
 
@@ -99,13 +100,16 @@ def _write(session: Session, placement: Placement, hosts: list[HostView], now: d
             job_id=placement.job_id,
             attempt=number,
             worker_id=placement.worker_id,
-            devices=[_device_json(device) for device in chosen],
+            devices=[device_json(device) for device in chosen],
         )
     )
     return Placed(placement.job_id, number, placement.worker_id)
 
 
-def _lease(session: Session, device_id: str, placed: Placed, expires_at: datetime) -> None:
+def lease_device(
+    session: Session, device_id: str, worker_id: str, holder: tuple[str, int], expires_at: datetime
+) -> None:
+    """Give a free device to a job's attempt, or to a hold (with attempt 0). Several are to be taken by device id."""
     epoch = session.execute(
         update(Device)
         .where(Device.id == device_id)
@@ -116,16 +120,17 @@ def _lease(session: Session, device_id: str, placed: Placed, expires_at: datetim
     session.execute(
         insert(Lease).values(
             device_id=device_id,
-            worker_id=placed.worker_id,
-            job_id=placed.job_id,
-            attempt=placed.attempt,
+            worker_id=worker_id,
+            job_id=holder[0],
+            attempt=holder[1],
             epoch=epoch,
             expires_at=expires_at,
         )
     )
 
 
-def _device_json(device: DeviceView) -> dict[str, object]:
+def device_json(device: DeviceView) -> dict[str, object]:
+    """What is kept of a device with those who have it."""
     return {
         "id": device.id,
         "kind": device.kind,

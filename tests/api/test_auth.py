@@ -17,7 +17,14 @@ from tests.fakes import START, FakeClock
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
-_PREFIXES = {"job_id": "job", "dataset_id": "ds", "key_id": "key", "worker_id": "wrk", "task_id": "tsk"}
+_PREFIXES = {
+    "job_id": "job",
+    "dataset_id": "ds",
+    "key_id": "key",
+    "worker_id": "wrk",
+    "task_id": "tsk",
+    "hold_id": "hold",
+}
 
 
 def every_route(app: FastAPI) -> Iterator[ApiRoute]:
@@ -29,6 +36,7 @@ def every_route(app: FastAPI) -> Iterator[ApiRoute]:
 def concrete(route: Route) -> str:
     """The route's path with an id in it that could be one."""
     path = route.path.replace("{name:path}", "model.bin").replace("{name}", "start.js").replace("{step}", "7")
+    path = path.replace("{device_id:path}", "GPU-1")
     for parameter, prefix in _PREFIXES.items():
         path = path.replace(f"{{{parameter}}}", new_id(prefix))
     assert "{" not in path, f"{path}: teach this test the parameter"
@@ -157,6 +165,7 @@ ROLES = {
     ("POST", "/v1/jobs/validate"): "viewer",
     ("GET", "/v1/jobs"): "viewer",
     ("GET", "/v1/jobs/{job_id}"): "viewer",
+    ("DELETE", "/v1/jobs/{job_id}"): "user",
     ("POST", "/v1/jobs/{job_id}/cancel"): "user",
     ("POST", "/v1/jobs/{job_id}/pause"): "user",
     ("POST", "/v1/jobs/{job_id}/resume"): "user",
@@ -184,6 +193,15 @@ ROLES = {
     ("GET", "/v1/workers"): "viewer",
     ("POST", "/v1/workers/{worker_id}/cordon"): "admin",
     ("POST", "/v1/workers/{worker_id}/uncordon"): "admin",
+    ("POST", "/v1/workers/{worker_id}/drain"): "admin",
+    ("POST", "/v1/devices/{device_id:path}/quarantine"): "admin",
+    ("POST", "/v1/devices/{device_id:path}/release"): "admin",
+    ("POST", "/v1/holds"): "user",
+    ("GET", "/v1/holds"): "viewer",
+    ("GET", "/v1/holds/{hold_id}"): "viewer",
+    ("PATCH", "/v1/holds/{hold_id}"): "user",
+    ("DELETE", "/v1/holds/{hold_id}"): "user",
+    ("GET", "/v1/usage"): "viewer",
     ("GET", "/v1/keys"): "admin",
     ("POST", "/v1/keys"): "admin",
     ("DELETE", "/v1/keys/{key_id}"): "admin",

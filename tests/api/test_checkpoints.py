@@ -3,7 +3,7 @@
 import io
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from safetensors.numpy import load
@@ -104,12 +104,12 @@ class TestDownload:
     def test_a_storage_that_fails_is_503(
         self, api: Api, database: Database, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def fails(_self: LocalStorage, _key: str) -> Path:
+        def fails(_self: LocalStorage, _key: str) -> BinaryIO:
             raise OSError(5, "Input/output error")
 
         job = api.submit()["id"]
         leave_checkpoint(database, storage, tmp_path, job, 10)
-        monkeypatch.setattr(LocalStorage, "local_path", fails)
+        monkeypatch.setattr(LocalStorage, "open", fails)
         problem(api.get(f"/v1/jobs/{job}/checkpoints/10/content"), 503, "storage_unavailable")
 
 

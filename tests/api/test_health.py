@@ -4,27 +4,21 @@ from pathlib import Path
 
 import pytest
 import structlog
-from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import text
 
-from app import __version__
 from app.accounts.keys import new_key
 from app.accounts.service import Role, create_key
 from app.api.views import HealthView
 from app.broker import Bell
 from app.db import Database
 from app.fleet.models import Worker
-from app.jobs.models import Job
-from app.jobs.states import JobState
 from app.main import create_app
 from app.migrations_runner import upgrade
-from app.predictions.states import TaskKind
-from app.predictions.tasks import export_request
 from app.settings import Settings
 from app.storage import Storage
 from tests.api.client import ONE_DATABASE, SPEC, Api, problem, running
 from tests.api.serve import wait_until
 from tests.fakes import START, FakeClock
-from tests.predictions.asking import make_asker
 from tests.rows import add_worker
 
 
@@ -102,6 +96,21 @@ class TestReady:
             assert api.with_key(secret).get("/v1/jobs").status_code == 200
         assert [line for line in logs if line["log_level"] == "error"] == []
         empty.dispose()
+
+    def test_a_schema_of_a_newer_version_is_told_from_an_older_one(
+        self, settings: Settings, storage: Storage, tmp_path: Path
+    ) -> None:
+        url = f"sqlite:///{tmp_path}/newer.db"
+        upgrade(url)
+        newer = Database(url)
+        with newer.write() as session:
+            session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        with running(create_app(settings, newer, storage, Bell(None))) as api:
+            message = api.get("/readyz?verbose").json()["checks"]["database"]["message"]
+            assert "newer than this version" in message
+            refused = api.with_key(new_key().text).get("/v1/jobs")
+            assert problem(refused, 503, "schema_not_ready")["detail"] == message
+        newer.dispose()
 
     @ONE_DATABASE
     def test_a_storage_that_fails_is_503(self, api: Api) -> None:
@@ -185,67 +194,3 @@ class TestManyWhoAsk:
             api.get("/livez")
         assert {answer.result().json()["status"] for answer in asked} == {"degraded"}
         assert len(looks) == 1
-
-
-class TestMetrics:
-    def samples(self, api: Api) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-        answer = api.get("/metrics")
-        assert answer.status_code == 200
-        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-        return {
-            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-            for family in text_string_to_metric_families(answer.text)
-            for sample in family.samples
-        }
-
-    def test_counts_jobs_and_devices_as_they_are(self, api: Api, database: Database) -> None:
-        with database.write() as session:
-            add_worker(session, devices=3)
-        first, *_ = [api.submit(device_type="cuda")["id"] for _ in range(3)]
-        api.submit(framework="tensorflow", device_type="cuda")
-        with database.write() as session:
-            session.get_one(Job, first).state = JobState.FAILED.value
-        found = self.samples(api)
-        jobs = {key[1]: value for key, value in found.items() if key[0] == "trainshed_jobs"}
-        assert jobs == {
-            (("framework", "torch"), ("state", "queued")): 2,
-            (("framework", "torch"), ("state", "failed")): 1,
-            (("framework", "tensorflow"), ("state", "queued")): 1,
-        }
-        assert found["trainshed_devices", (("state", "free"),)] == 3
-        assert found["trainshed_build_info", (("version", __version__),)] == 1
-
-    def test_counts_predictions_and_exports_that_are_open(self, api: Api, database: Database, clock: FakeClock) -> None:
-        asker = make_asker(database, clock)
-        asker.taken()
-        asker.ask()
-        asker.ask(TaskKind.EXPORT, export_request("onnx"))
-        tasks = {key[1]: value for key, value in self.samples(api).items() if key[0] == "trainshed_model_tasks"}
-        assert tasks == {
-            (("kind", "predict"), ("state", "queued")): 1,
-            (("kind", "predict"), ("state", "running")): 1,
-            (("kind", "export"), ("state", "queued")): 1,
-            (("kind", "export"), ("state", "running")): 0,
-        }
-
-    @ONE_DATABASE
-    def test_requests_are_counted_by_the_template_of_their_route(self, api: Api) -> None:
-        job = api.submit()
-        for path in (f"/v1/jobs/{job['id']}", "/v1/jobs/job_01k0000000000000000000000a", "/nothing/at/all"):
-            api.get(path)
-        api.request("BREW", "/v1/jobs")
-        api.with_key(None).get("/v1/jobs")
-        name = "trainshed_http_request_duration_seconds_count"
-        counted = {
-            (labels["method"], labels["route"], labels["status"]): value
-            for (found, pairs), value in self.samples(api).items()
-            if found == name and (labels := dict(pairs))
-        }
-        assert counted == {
-            ("POST", "/v1/jobs", "201"): 1,
-            ("GET", "/v1/jobs/{job_id}", "200"): 1,
-            ("GET", "/v1/jobs/{job_id}", "404"): 1,
-            ("GET", "other", "404"): 1,
-            ("other", "/v1/jobs", "405"): 1,
-            ("GET", "other", "401"): 1,
-        }

@@ -1,5 +1,6 @@
 """The composition root: a process that serves, says where, and leaves when told; and what importing it costs."""
 
+import json
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from tests.api.client import ONE_DATABASE, SPEC, new_tenant
 from tests.api.journals import Writer
 from tests.api.serve import open_events
 from tests.fakes import START
+from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,10 +99,37 @@ class TestProcess:
                 statuses = [client.get(f"{url}/v1/jobs{query}").status_code for query in ("?tag=a:b", "", "?tag=a:b")]
             assert statuses == [500, 200, 500]
             child.send_signal(signal.SIGTERM)
-            output = "".join(child.communicate(timeout=20))
-        assert "find-me-42" in output
-        assert "no such table" in output
-        assert secret not in output
+            printed, said = child.communicate(timeout=20)
+        assert secret not in printed + said
+        lines = [json.loads(line) for line in said.splitlines()]
+        assert all(line["timestamp"] and line["level"] and line["event"] for line in lines)
+        assert "uvicorn.error" in {line.get("logger") for line in lines}, "also what the server's library says"
+        first, *_ = [line for line in lines if line["event"] == "request failed"]
+        assert first["request_id"] == "find-me-42"
+        assert "no such table" in first["exception"]
+
+    def test_its_metrics_can_be_had_without_a_key_where_it_is_told_to_listen(
+        self, tmp_path: Path, database_url: str
+    ) -> None:
+        port = free_ports(1)
+        with process(tmp_path / "home", database_url, metrics_port=str(port), revision="0a1b2c") as child:
+            url = address(child)
+            assert httpx.get(f"{url}/metrics").status_code == 401
+            answer = httpx.get(f"http://127.0.0.1:{port}/metrics")
+            child.send_signal(signal.SIGTERM)
+            assert child.wait(20) == 0
+        assert answer.status_code == 200
+        assert 'revision="0a1b2c"' in answer.text
+        assert 'trainshed_http_requests_total{method="GET",route="other",status="401"} 1.0' in answer.text
+
+    def test_a_port_for_metrics_that_is_taken_ends_it_with_a_sentence(self, tmp_path: Path, database_url: str) -> None:
+        with listen("127.0.0.1", 0) as taken:
+            taken.listen()
+            port = str(taken.getsockname()[1])
+            with process(tmp_path / "home", database_url, metrics_port=port) as child:
+                _, said = child.communicate(timeout=20)
+        assert child.returncode == 2
+        assert f"error: TRAINSHED_METRICS_PORT: nothing can listen on 127.0.0.1:{port}" in said
 
 
 class TestImport:

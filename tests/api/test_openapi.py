@@ -72,6 +72,7 @@ class TestDocument:
             ("GET", "/v1/jobs"),
             ("POST", "/v1/jobs/validate"),
             ("GET", "/v1/jobs/{job_id}"),
+            ("DELETE", "/v1/jobs/{job_id}"),
             ("POST", "/v1/jobs/{job_id}/cancel"),
             ("POST", "/v1/jobs/{job_id}/pause"),
             ("POST", "/v1/jobs/{job_id}/resume"),
@@ -98,6 +99,15 @@ class TestDocument:
             ("GET", "/v1/workers"),
             ("POST", "/v1/workers/{worker_id}/cordon"),
             ("POST", "/v1/workers/{worker_id}/uncordon"),
+            ("POST", "/v1/workers/{worker_id}/drain"),
+            ("POST", "/v1/devices/{device_id}/quarantine"),
+            ("POST", "/v1/devices/{device_id}/release"),
+            ("POST", "/v1/holds"),
+            ("GET", "/v1/holds"),
+            ("GET", "/v1/holds/{hold_id}"),
+            ("PATCH", "/v1/holds/{hold_id}"),
+            ("DELETE", "/v1/holds/{hold_id}"),
+            ("GET", "/v1/usage"),
             ("GET", "/v1/keys"),
             ("POST", "/v1/keys"),
             ("DELETE", "/v1/keys/{key_id}"),
@@ -153,7 +163,8 @@ class TestDocument:
         assert {"framework", "model", "data", "hyperparameters", "device_count"} <= spec["properties"].keys()
         assert spec["additionalProperties"] is False
         upload = document["paths"]["/v1/datasets"]["post"]["requestBody"]["content"]
-        assert set(upload) == set(TABLES)
+        assert set(upload) == {*TABLES, "application/json"}
+        assert upload["application/json"]["schema"] == {"$ref": "#/components/schemas/DatasetRequest"}
         rows = document["paths"]["/v1/jobs/{job_id}/predict"]["post"]["requestBody"]["content"]
         assert set(rows) == {"application/json", "text/csv"}
         assert rows["application/json"]["schema"] == {"$ref": "#/components/schemas/PredictRequest"}

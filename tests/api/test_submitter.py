@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+import structlog
 from sqlalchemy import event, func, select
 from sqlalchemy.orm import Session
 
@@ -248,3 +249,18 @@ class TestBroker:
                 assert api.get("/readyz").status_code == 200
             bell.stop()
         assert count_jobs(database) == 20
+
+
+@ONE_DATABASE
+class TestLog:
+    def test_each_job_is_told_with_the_request_that_made_it_also_when_they_share_a_commit(self, api: Api) -> None:
+        requests = [
+            ("POST", "/v1/jobs", {"json": SPEC, "headers": {"X-Request-Id": f"request-{number}"}})
+            for number in range(8)
+        ]
+        with structlog.testing.capture_logs([structlog.contextvars.merge_contextvars]) as said:
+            answers = api.together(requests)
+        made = {answer.headers["x-request-id"]: answer.json()["id"] for answer in answers}
+        told = [line for line in said if line["event"] == "job_submitted"]
+        assert {line["request_id"]: line["job_id"] for line in told} == made
+        assert {(line["owner"], line["replayed"]) for line in told} == {("user-of-birds", False)}

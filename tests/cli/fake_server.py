@@ -172,6 +172,19 @@ class Ran:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+class Terminal(io.StringIO):
+    """A person's own input."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _asked(err: io.StringIO, question: str, typed: str | None) -> str:
+    err.write(question)
+    assert typed is not None
+    return typed
+
+
 def run(
     server: FakeServer,
     home: Path,
@@ -179,8 +192,12 @@ def run(
     environ: Mapping[str, str] | None = None,
     stdin: str = "",
     terminal: bool = False,
+    typed: str | None = None,
 ) -> Ran:
-    """Run `trainshed ARGUMENT…` against `server`; address and key come from the environment unless it is given."""
+    """Run `trainshed ARGUMENT…` against `server`; address and key come from the environment unless it is given.
+
+    `typed` is what a person at a terminal answers when asked; without it nobody is there.
+    """
     out, err = io.StringIO(), io.StringIO()
     ran = Ran(0, "", "")
 
@@ -194,7 +211,8 @@ def run(
         transport=httpx.MockTransport(server.handle),
         out=Console(file=out, width=200, highlight=False, markup=False, force_terminal=terminal),
         err=Console(file=err, width=200, highlight=False, markup=False),
-        stdin=io.StringIO(stdin),
+        stdin=io.StringIO(stdin) if typed is None else Terminal(),
+        ask_hidden=lambda question: _asked(err, question, typed),
         pause=ran.pauses.append,
         become=become,
     )

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.connection import Connection, client_file, find_connection, read_client_file, write_client_file
+from app.cli.connection import (
+    Connection,
+    checked_url,
+    client_file,
+    find_connection,
+    read_client_file,
+    write_client_file,
+)
 from app.cli.errors import UsageProblem
 
 STORED = "http://127.0.0.1:1111"
@@ -39,6 +46,11 @@ class TestPrecedence:
     def test_a_trailing_slash_does_not_make_another_server(self, home: dict[str, str]) -> None:
         assert find_connection(f"{STORED}/", None, home).key == "ts_stored"
 
+    def test_capital_letters_do_not_make_another_server(self, home: dict[str, str]) -> None:
+        found = find_connection(STORED.replace("http", "HTTP"), None, home)
+        assert (found.url, found.key) == (STORED, "ts_stored")
+        assert checked_url("HTTPS://Example.ORG:1/Under/") == "https://example.org:1/Under"
+
     def test_an_empty_variable_is_none(self, home: dict[str, str]) -> None:
         assert find_connection(None, None, {**home, "TRAINSHED_URL": ""}).url == STORED
 
@@ -52,7 +64,7 @@ class TestRefusals:
         with pytest.raises(UsageProblem, match="trainshed up"):
             find_connection(None, "ts_a", {"TRAINSHED_HOME": str(tmp_path)})
 
-    @pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://a", "http://", "http://a:port", "http://[::1"])
+    @pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://a", "http://", "http://a:port", "http://[::1", "http://u:p@a"])
     def test_what_is_no_address_is_refused_with_an_example(self, url: str) -> None:
         with pytest.raises(UsageProblem, match=r"http://127\.0\.0\.1:8000"):
             find_connection(url, "ts_a", {})

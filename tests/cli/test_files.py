@@ -1,6 +1,7 @@
 """The commands that move files."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,16 @@ class TestDatasets:
         ran = trainshed("datasets", "upload", str(tmp_path / "a.csv"))
         assert ran.code == 2
         assert ran.err.splitlines()[1:] == ["  row 3, column mass: has 5 cells", "      try: quote it"]
+
+    def test_an_address_in_a_data_root_is_registered_and_nothing_is_read_here(
+        self, server: FakeServer, trainshed: Trainshed
+    ) -> None:
+        server.on("POST /v1/datasets", DATASET | {"uri": "root://scans/a.csv"})
+        assert trainshed("datasets", "upload", "root://scans/a.csv").code == 0
+        assert trainshed("datasets", "upload", "root://scans/a.csv", "--name", "birds", "--json").json["id"]
+        sent = [json.loads(request.content) for request in server.requests]
+        assert sent == [{"uri": "root://scans/a.csv"}, {"uri": "root://scans/a.csv", "name": "birds"}]
+        assert server.requests[0].headers["Content-Type"] == "application/json"
 
     def test_a_file_that_is_not_there_is_said_here(self, server: FakeServer, trainshed: Trainshed) -> None:
         ran = trainshed("datasets", "upload", "missing.csv")

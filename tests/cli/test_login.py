@@ -88,8 +88,9 @@ class TestRefusals:
         assert login(URL, "--key-stdin", stdin="ts_a").code == 3
         assert not home.exists()
 
-    def test_the_key_is_not_sent_in_the_open(self, server: FakeServer, login: Login) -> None:
-        ran = login("http://gpu-box:8000", typed="ts_a")
+    @pytest.mark.parametrize("url", ["http://gpu-box:8000", "HTTP://gpu-box:8000"])
+    def test_the_key_is_not_sent_in_the_open(self, server: FakeServer, login: Login, url: str) -> None:
+        ran = login(url, typed="ts_a")
         assert ran.code == 2
         assert "everybody on the way could read the key" in ran.err
         assert server.requests == []

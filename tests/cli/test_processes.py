@@ -1,14 +1,14 @@
 """What every process of the server does first, and the two small ones: prepare and key."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
 from typer.testing import CliRunner
 
+from app import __version__, metering
 from app.accounts.service import Role, authenticate
 from app.cli.connection import read_client_file, write_client_file
 from app.cli.processes import key, migrate, prepare
@@ -19,6 +19,7 @@ from app.db import Database
 from app.errors import TrainshedError
 from app.settings import Settings, load_settings
 from tests.fakes import START
+from tests.logging_state import logging_as_before
 
 Command = Callable[..., str]
 
@@ -28,9 +29,9 @@ class Refusing(TrainshedError):
 
 
 @pytest.fixture(autouse=True)
-def _logging_as_before() -> Any:
-    yield
-    structlog.reset_defaults()
+def _as_before() -> Iterator[None]:
+    with logging_as_before():
+        yield
 
 
 @pytest.fixture
@@ -77,9 +78,13 @@ class TestRoot:
 
         assert run(interrupted, []) == 130
 
+    @pytest.mark.parametrize("form", [None, "json", "text"])
     def test_the_log_is_on_the_error_stream_in_one_line_with_time_and_level(
-        self, capsys: pytest.CaptureFixture[str]
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str | None
     ) -> None:
+        if form is not None:
+            monkeypatch.setenv("TRAINSHED_LOG_FORMAT", form)
+
         def speak(_settings: Settings) -> None:
             structlog.get_logger("x").info("started", port=80)
             structlog.get_logger("x").debug("not at this level")
@@ -87,8 +92,22 @@ class TestRoot:
         assert run(speak, []) == 0
         said = capsys.readouterr()
         assert said.out == ""
-        assert said.err.startswith("timestamp=20")
-        assert said.err.endswith(" level=info event=started port=80\n")
+        if form == "text":
+            assert said.err.startswith("timestamp=20")
+            assert said.err.endswith(" level=info event=started port=80\n")
+        else:
+            line = json.loads(said.err)
+            assert line.pop("timestamp").startswith("20")
+            assert line == {"level": "info", "event": "started", "port": 80}
+
+    def test_it_tells_what_was_built(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TRAINSHED_REVISION", "0a1b2c")
+        labels = {"version": __version__, "revision": "0a1b2c"}
+        try:
+            assert run(lambda _settings: None, []) == 0
+            assert metering.ANY.get_sample_value("trainshed_build_info", labels) == 1
+        finally:
+            metering.describe_build("")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -175,6 +194,14 @@ class TestKey:
         stored = read_client_file(tmp_path / "client.json")
         assert stored is not None
         assert (stored.url, stored.key) == ("http://127.0.0.1:1", secret)
+
+    def test_save_after_a_restore_finds_the_server_that_runs_here(self, command: Command, tmp_path: Path) -> None:
+        (tmp_path / "run").mkdir(exist_ok=True)
+        (tmp_path / "run" / "api.url").write_text("http://127.0.0.1:2\n")
+        secret = command("create", "--save").strip()
+        stored = read_client_file(tmp_path / "client.json")
+        assert stored is not None
+        assert (stored.url, stored.key) == ("http://127.0.0.1:2", secret)
 
     def test_save_without_a_server_known_makes_no_key(self, command: Command) -> None:
         with pytest.raises(key.NoServerKnown, match="trainshed up"):

@@ -88,6 +88,13 @@ class TestInit:
         assert (ran.code, ran.err) == (0, f"uploaded birds.csv: {ID}\n")
         assert json5.loads(job.read_text())["data"]["source"] == ID
 
+    def test_so_is_an_address_in_a_data_root(self, server: FakeServer, trainshed: Trainshed) -> None:
+        server.on("POST /v1/datasets", dataset(SPECIES, column("mass")))
+        ran = trainshed("init", "root://scans/birds.csv")
+        assert (ran.code, ran.err) == (0, f"registered birds.csv: {ID}\n")
+        assert json.loads(server.requests[0].content) == {"uri": "root://scans/birds.csv"}
+        assert json5.loads(ran.out)["data"]["source"] == ID
+
     def test_a_data_set_by_name_goes_to_the_standard_output(self, server: FakeServer, trainshed: Trainshed) -> None:
         content = {"id": "iris", "name": "iris", "table": json.loads(builtin_schema("iris").model_dump_json())}
         server.on("GET /v1/datasets/iris", content)

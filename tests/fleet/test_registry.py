@@ -5,16 +5,20 @@ from dataclasses import replace
 import pytest
 
 from app.db import Database
+from app.fleet.condition import Condition, Remark
 from app.fleet.models import Device, Lease, Worker
 from app.fleet.registry import (
     DeviceElsewhere,
     DeviceFacts,
+    HostReport,
     SqliteOneHost,
     WorkerFacts,
     heartbeat,
     register,
     release,
+    report,
     set_cordoned,
+    set_draining,
     set_offline,
 )
 from app.fleet.repository import HostView, fleet
@@ -153,3 +157,62 @@ class TestLeaving:
         assert not view(database, clock)[0].online, "it would be given jobs that it never claims"
         add(database, replace(FACTS, host_id="host-a"))
         assert view(database, clock)[0].online
+
+
+class TestDrain:
+    def test_it_cordons_and_is_told_with_each_beat_until_it_is_taken_back(
+        self, database: Database, clock: FakeClock
+    ) -> None:
+        worker_id = add(database)
+
+        def draining() -> bool:
+            with database.write() as session:
+                return heartbeat(session, worker_id, "i-1", clock.now(), 60).draining
+
+        assert not draining()
+        with database.write() as session:
+            assert set_draining(session, worker_id, clock.now())
+            assert not set_draining(session, "wrk_unknown", clock.now())
+        assert draining()
+        (host,) = view(database, clock)
+        assert (host.cordoned, host.drain_requested_at) == (True, clock.now())
+        add(database, replace(FACTS, instance="i-1"))
+        assert draining(), "a restart does not end it"
+        with database.write() as session:
+            set_cordoned(session, worker_id, cordoned=True)
+        assert draining(), "nor does another cordon"
+        with database.write() as session:
+            set_cordoned(session, worker_id, cordoned=False)
+        assert not draining()
+        assert view(database, clock)[0].drain_requested_at is None
+
+
+class TestReport:
+    FULL = Condition(blockers=(Remark("disk_full", "The disk is full."),))
+
+    def test_it_replaces_devices_reason_and_condition(self, database: Database, clock: FakeClock) -> None:
+        worker_id = add(database, FACTS, CARD)
+        with database.write() as session:
+            seen = HostReport((replace(CARD, id="GPU-2"),), "GPU is lost.", self.FULL)
+            assert report(session, worker_id, "i-1", seen, clock.now())
+        (host,) = view(database, clock)
+        assert (host.reason, host.blocked) == ("GPU is lost.", "The disk is full.")
+        assert {device.id: device.health for device in host.devices} == {"GPU-1": "gone", "GPU-2": "ok"}
+
+    def test_without_devices_their_rows_stay(self, database: Database, clock: FakeClock) -> None:
+        worker_id = add(database, FACTS, CARD)
+        with database.write() as session:
+            assert report(session, worker_id, "i-1", HostReport(None, "blind", Condition()), clock.now())
+        (host,) = view(database, clock)
+        assert (host.reason, host.blocked, host.devices[0].health) == ("blind", None, "ok")
+
+    def test_an_older_instance_writes_nothing(self, database: Database, clock: FakeClock) -> None:
+        worker_id = add(database, FACTS, CARD)
+        with database.write() as session:
+            assert not report(session, worker_id, "i-0", HostReport((), "old", self.FULL), clock.now())
+        (host,) = view(database, clock)
+        assert (host.reason, host.blocked, host.devices[0].health) == (None, None, "ok")
+
+    def test_a_registration_has_the_condition_too(self, database: Database, clock: FakeClock) -> None:
+        add(database, replace(FACTS, condition=self.FULL))
+        assert view(database, clock)[0].blocked == "The disk is full."

@@ -8,6 +8,8 @@ from app.fleet.repository import DeviceView, HostView
 from app.scheduling.plan import WaitingJob
 from tests.fakes import START
 
+BLOCKED = {"blockers": [{"code": "disk_full", "message": "The disk is full."}]}
+
 
 def device(identity: str, kind: str = "cuda", *, held_by: str | None = None, **changes: object) -> DeviceView:
     values: dict[str, object] = {
@@ -74,6 +76,7 @@ def fleets(draw: st.DrawFn) -> list[HostView]:
                 *devices,
                 online=draw(st.sampled_from([True, True, True, False])),
                 cordoned=draw(st.sampled_from([False, False, True])),
+                condition=draw(st.sampled_from([{}, {}, BLOCKED])),
                 frameworks=frozenset(frameworks),
             )
         )

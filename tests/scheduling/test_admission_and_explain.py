@@ -12,7 +12,7 @@ from app.scheduling.admission import InsufficientDevices, check_possible, resolv
 from app.scheduling.explain import explain
 from app.scheduling.plan import WaitingJob, plan
 from tests.fakes import START
-from tests.scheduling.fleets import device, fleets, host, job, queues
+from tests.scheduling.fleets import BLOCKED, device, fleets, host, job, queues
 
 TWO_CARDS = host("box", device("d0"), device("d1"))
 TWO_SLICES = host("sliced", device("MIG-1"), device("MIG-2"))
@@ -131,6 +131,7 @@ class TestSlices:
                 box,
                 online=True,
                 cordoned=False,
+                condition={},
                 frameworks=every,
                 devices=tuple(replace(one, health="ok", job_id=None) for one in box.devices),
             )
@@ -158,6 +159,30 @@ class TestExplain:
         assert self.reason(job("j"), [], [], START) == ("no_worker_online", "no worker online")
         asleep = host("box", device("d0"), online=False)
         assert self.reason(job("j"), [], [asleep], START)[0] == "no_worker_online"
+
+    def test_a_framework_that_failed_its_test_says_how(self) -> None:
+        failed = {"code": "self_test_failed", "message": "torch is not offered: no kernel image for this card."}
+        other = {"code": "self_test_failed", "message": "tensorflow is not offered: no cuDNN."}
+        box = host("box", device("d0"), frameworks=frozenset[str](), condition={"problems": [failed, other]})
+        assert self.reason(job("j"), [], [box], START) == (
+            "framework_offline",
+            "no worker online that runs torch (box: torch is not offered: no kernel image for this card.)",
+        )
+
+    def test_a_host_that_blocks_itself_says_why(self) -> None:
+        blocked = host("box", device("d0"), condition=BLOCKED)
+        code, message = self.reason(job("j"), [], [blocked], START)
+        assert code == "host_blocked"
+        assert message == "no host that could run it takes jobs now (box: The disk is full.)"
+        assert self.reason(job("j"), [], [blocked, host("other", device("e0"))], START)[0] == "about_to_start"
+        torch_only = host("other", device("e0"), frameworks=frozenset({"tensorflow"}))
+        assert self.reason(job("j"), [], [blocked, torch_only], START)[0] == "host_blocked"
+
+    def test_a_device_that_somebody_uses_is_told_with_whom(self) -> None:
+        used = device("d0", health="in_use_elsewhere", reason="In use by process 4711 (python, user ana).")
+        code, message = self.reason(job("j"), [], [host("box", used)], START)
+        assert code == "devices_unavailable"
+        assert "d0: In use by process 4711 (python, user ana)." in message
 
     def test_waiting_for_devices_counts_them_and_names_the_holder(self) -> None:
         code, message = self.reason(job("j", 2), [], [TWO_CARDS_ONE_HELD], START)

@@ -31,6 +31,7 @@ class TestProperties:
         for placement in plan(queue, hosts, START).placements:
             target, wanted = by_id[placement.worker_id], jobs[placement.job_id]
             assert accepts(wanted, target)
+            assert (target.online, target.cordoned, target.blocked) == (True, False, None)
             assert len(placement.device_ids) == wanted.device_count
             assert set(placement.device_ids) <= {d.id for d in suitable(wanted, target)}
 

@@ -185,7 +185,7 @@ class TestLost:
     def test_a_host_that_dies_while_it_stores_files_is_noticed_without_a_lease(self, scene: Scene) -> None:
         scene.run()
         with scene.database.write() as session:
-            free_devices(session, scene.job_id, 1)
+            free_devices(session, scene.job_id, 1, scene.clock.now())
             set_phase(session, scene.job_id, 1, "uploading")
         assert reconcile(scene.database, TIMES) == []
         scene.clock.advance(TIMES.lease_s + 0.1)

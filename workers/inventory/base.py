@@ -1,21 +1,27 @@
 """The port behind which a host's devices are found."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from app.fleet.registry import DeviceFacts
-
-HEALTHY: Final = "ok"
-UNHEALTHY: Final = "unhealthy"
+from app.fleet.condition import Driver
+from app.fleet.devices import DeviceFacts
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What a host offers; `reason` says why it offers less than one would expect, in a sentence for the operator."""
+    """What a host offers; `reason` says why it offers less than one would expect, in a sentence for the operator.
+
+    `processes` of the devices are all that the driver names, ours too. `used_bytes` is the memory in use by device id,
+    where the driver tells that without its own share. `blind`: the driver as a whole did not answer, so a device that
+    is not listed may well be there.
+    """
 
     devices: tuple[DeviceFacts, ...] = ()
     reason: str | None = None
+    used_bytes: Mapping[str, int] = field(default_factory=dict)
+    driver: Driver | None = None
+    blind: bool = False
 
 
 class Inventory(Protocol):
@@ -41,6 +47,9 @@ class Combined:
         return Listing(
             devices=tuple(replace(device, position=position) for position, device in enumerate(devices)),
             reason=" ".join(reasons) or None,
+            used_bytes={identity: used for listing in listings for identity, used in listing.used_bytes.items()},
+            driver=next((listing.driver for listing in listings if listing.driver), None),
+            blind=any(listing.blind for listing in listings),
         )
 
 

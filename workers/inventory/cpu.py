@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.fleet.registry import DeviceFacts
+from app.fleet.devices import DeviceFacts
 from workers.inventory.base import Listing
 
 _CORES_PER_SLOT = 4

@@ -1,17 +1,19 @@
 """Which inventory this host uses: decided once, at start, and never by falling back."""
 
+import importlib
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
-
-import pynvml
 
 from workers.inventory.base import Combined, Inventory, Listing
 from workers.inventory.cpu import CpuInventory
 from workers.inventory.nvml import NvmlInventory
 from workers.inventory.simulated import SimulatedInventory
 
+# `trainshed doctor` reads a host also where no worker is installed, and NVIDIA's library with it.
+PYNVML: Final[Any] = importlib.import_module("pynvml") if importlib.util.find_spec("pynvml") else None
 NO_GPU: Final = (
     "This host should have NVIDIA cards ({sign}), but {problem} It offers nothing, not even its CPU, so that no job "
     "trains on the wrong thing. Repair the driver, or set TRAINSHED_DEVICES=cpu."
@@ -49,7 +51,8 @@ class OnlyWithCards:
         listing = self.cards.list_devices()
         if not listing.devices:
             problem = listing.reason or "the driver lists none."
-            return Listing(reason=NO_GPU.format(sign=self.sign, problem=problem[0].lower() + problem[1:]))
+            reason = NO_GPU.format(sign=self.sign, problem=problem[0].lower() + problem[1:])
+            return Listing(reason=reason, driver=listing.driver, blind=listing.blind)
         return Combined([_Fixed(listing), self.others]).list_devices()
 
 
@@ -64,7 +67,7 @@ class _Fixed:
 def choose_inventory(
     choice: InventoryChoice,
     *,
-    nvml: Any = pynvml,  # noqa: ANN401 - the module, or what stands in for it in tests
+    nvml: Any = PYNVML,  # noqa: ANN401 - the module, or what stands in for it in tests
     sign: Callable[[], str | None] = gpu_sign,
 ) -> Inventory:
     """Pick the inventory: a simulated one if a file is named; else by `devices`, where `auto` looks for cards.

@@ -127,6 +127,16 @@ class TestNoArchive:
             with pytest.raises(BackupUnusable, match="'storage/odd' is not a file"):
                 next(reader.members)
 
+    def test_a_manifest_beyond_all_measure_is_not_read(self) -> None:
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as tar:
+            text = b'{"format":' + b" " * (1024 * 1024) + b"1}"
+            member = tarfile.TarInfo("manifest.json")
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text))
+        with Reader(io.BytesIO(stream.getvalue()), None) as reader, pytest.raises(BackupUnusable, match="no backup"):
+            reader.manifest()
+
     def test_one_without_an_end_is_cut_off(self) -> None:
         pipe = OneWay()
         writer = Writer(pipe)  # type: ignore[arg-type]

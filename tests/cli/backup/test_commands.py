@@ -1,6 +1,7 @@
 """`trainshed backup` and `trainshed restore` as an operator calls them."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -96,6 +97,43 @@ class TestCommands:
         with pytest.raises(BackupFailed, match="No such file"):
             command(restore.program, str(tmp_path / "none.tar"))
 
+    def test_what_is_restored_is_for_this_user_alone(
+        self, settings: Any, service: Service, file: Path, tmp_path: Path, other_storage: LocalStorage
+    ) -> None:
+        service.backup(file)
+        url = f"sqlite:///{tmp_path / 'new-home' / 'trainshed.db'}"
+        settings(url, other_storage)
+        run("restore", str(file), content=b"")
+        found = [path.stat().st_mode & 0o077 for path in (tmp_path / "new-home", tmp_path / "new-home" / "trainshed.db")]
+        assert found == [0, 0]
+
+    def test_a_reader_that_ends_is_said_in_one_line(self, settings: Any, service: Service) -> None:
+        del settings
+        service.put(artifact_key_of(service), b"x" * 4_000_000)
+        command = [sys.executable, "-P", "-m", "app.cli.processes.backup", "-"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.read(10)
+            process.stdout.close()
+            process.stdout = None
+            _, said = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert said.decode() == "error: The backup '-' failed: Broken pipe. Who was to read it has ended.\n"
+
+    def test_a_stop_leaves_no_half_made_file(self, settings: Any, service: Service, tmp_path: Path) -> None:
+        del settings
+        folder = tmp_path / "backups"
+        folder.mkdir()
+        # Held up where it copies files: a pipe in the place of the storage's file is never read to its end.
+        arguments = [sys.executable, "-P", "-c", _STOPPED, str(folder / "b.tar")]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"copying\n"
+            process.terminate()
+            assert process.wait(60) == 128 + signal.SIGTERM
+        assert list(folder.iterdir()) == []
+        assert service.files()
+
     def test_it_goes_through_a_pipe_as_from_a_container(
         self, settings: Any, empty_url: str, other_storage: LocalStorage
     ) -> None:
@@ -106,6 +144,18 @@ class TestCommands:
         assert b"3 jobs" in made.stderr
         with opened(empty_url) as database:
             assert len(all_rows(database)["jobs"]) == 3
+
+
+_STOPPED = """
+import signal, sys
+from app.cli.backup import making
+from app.cli.processes import backup
+def wait(*_):
+    print("copying", flush=True)
+    signal.pause()
+making.copy_into = wait
+sys.exit(backup.main())
+"""
 
 
 def run(name: str, *arguments: str, content: bytes) -> "subprocess.CompletedProcess[bytes]":

@@ -1,6 +1,8 @@
 """What must not be restored is not, and then nothing is changed; what must not be overwritten is kept."""
 
+import errno
 import io
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,7 @@ import orjson
 import pytest
 
 from app.cli.backup.archive import CONTENTS, Writer
-from app.cli.backup.errors import BackupFailed, BackupUnusable, DatabaseInUse
+from app.cli.backup.errors import BackupFailed, BackupUnusable, DatabaseInUse, NotAFile
 from app.cli.backup.making import new_file
 from app.db import Database
 from app.migrations_runner import SchemaNotUsable, SchemaState, schema_state, upgrade
@@ -99,6 +101,31 @@ class TestDamage:
         with pytest.raises(BackupUnusable, match="no name of a stored file"):
             bring_back(rewritten(backup, change), empty_url, other_storage)
 
+    def test_a_damaged_file_does_not_replace_one_that_is_there(
+        self, service: Service, backup: Path, database_url: str, empty_url: str
+    ) -> None:
+        # The database is lost and the storage is not: the likeliest reason to restore.
+        before = service.files()
+
+        def change(members: dict[str, bytes]) -> None:
+            for name in members:
+                if name.startswith("storage/"):
+                    members[name] = b"x" * len(members[name])
+
+        for url, replace in ((empty_url, False), (database_url, True)):
+            with pytest.raises(BackupUnusable, match="not what was backed up"):
+                bring_back(rewritten(backup, change, digests=False), url, service.storage, replace=replace)
+        assert service.files() == before
+
+    def test_a_file_that_the_storage_has_otherwise_is_replaced_by_a_whole_backup_s(
+        self, service: Service, backup: Path, database_url: str
+    ) -> None:
+        before = service.files()
+        for key in list(before)[:2]:
+            service.put(key, b"rotten")
+        assert bring_back(backup, database_url, service.storage, replace=True).files == len(before)
+        assert service.files() == before
+
     @pytest.mark.parametrize("name", ["tables/sqlite_master.jsonl", "tables/leases/x.jsonl", "other/jobs.jsonl"])
     def test_rows_of_what_is_no_table_of_ours_are_not_written(
         self, backup: Path, empty_url: str, other_storage: LocalStorage, name: str
@@ -115,6 +142,8 @@ class TestDamage:
             (b'["job_id","key","value"]\n{"job_id":"a"}\n', "cannot be read"),
             (b'["job_id","key","value"]\n["a","b\n', "cannot be read"),
             (b'["job_id","key","value"]\n["no_such_job","b","c"]\n', "does not fit"),
+            (b'["job_id","key","value"]\n["a","b",{"c":1}]\n', "does not fit"),
+            (b'["job_id","key","value"]\n["a","b",9223372036854775808]\n', "does not fit"),
         ],
     )
     def test_lines_that_are_no_rows_are_refused(
@@ -123,6 +152,28 @@ class TestDamage:
         changed = rewritten(backup, lambda members: members.update({"tables/job_tags.jsonl": content}))
         with pytest.raises(BackupUnusable, match=problem):
             bring_back(changed, empty_url, other_storage)
+
+    def test_a_json_text_that_is_none_is_refused(self, backup: Path, empty_url: str, other_storage: LocalStorage) -> None:
+        def change(members: dict[str, bytes]) -> None:
+            members["tables/jobs.jsonl"] = members["tables/jobs.jsonl"].replace(b'"{', b'"{{')
+
+        with pytest.raises(BackupUnusable, match="a row has a text in it"):
+            bring_back(rewritten(backup, change), empty_url, other_storage)
+        assert state_of(empty_url) is SchemaState.ABSENT
+
+    @pytest.mark.parametrize(
+        "contents", [{}, {"sha256": []}, {"sha256": None}, {"missing": "checkpoints/x"}, {"missing": [1]}]
+    )
+    def test_a_list_of_contents_that_is_none_is_refused(
+        self, backup: Path, empty_url: str, other_storage: LocalStorage, contents: dict[str, object]
+    ) -> None:
+        def change(members: dict[str, bytes]) -> None:
+            known = orjson.loads(members[CONTENTS])
+            members[CONTENTS] = orjson.dumps({**known, **contents} if contents else {"missing": []})
+
+        with pytest.raises(BackupUnusable, match="cannot be read"):
+            bring_back(rewritten(backup, change, digests=False), empty_url, other_storage)
+        assert state_of(empty_url) is SchemaState.ABSENT
 
     @pytest.mark.parametrize("content", [b"", b"no archive" * 100, bytes(10240)])
     def test_what_is_no_backup_is_said_to_be_none(self, backup: Path, empty_url: str, content: bytes) -> None:
@@ -201,6 +252,28 @@ class TestNewFile:
 
     def test_it_is_readable_by_this_user_alone(self, backup: Path) -> None:
         assert backup.stat().st_mode & 0o777 == 0o600
+
+    def test_what_is_no_file_is_not_replaced(self, backup: Path, tmp_path: Path) -> None:
+        # As with /dev/null, which a rename of root would make a file of.
+        special = tmp_path / "special"
+        os.mkfifo(special)
+        for target in (special, tmp_path):
+            with pytest.raises(NotAFile, match="is no regular file"), new_file(target):
+                pass
+        assert special.is_fifo()
+        assert backup.is_file()
+
+    def test_a_link_stays_and_leads_to_the_new_one(self, backup: Path) -> None:
+        link = backup.with_name("latest.tar")
+        link.symlink_to(backup)
+        with new_file(link) as (stream, _):
+            stream.write(b"new")
+        assert link.is_symlink()
+        assert backup.read_bytes() == b"new"
+
+    def test_a_full_disk_is_said_with_what_to_do(self, backup: Path) -> None:
+        with pytest.raises(BackupFailed, match=r"No space left.*TMPDIR"), new_file(backup):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def test_a_folder_that_is_not_there_is_said(self, database: Database, tmp_path: Path) -> None:
         del database

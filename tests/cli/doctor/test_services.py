@@ -91,6 +91,15 @@ class TestBroker:
         assert "wrong" not in message.replace("WRONGPASS", "")
 
 
+    def test_no_address_is_shown_with_its_password(self, host: Host) -> None:
+        # Neither of the two is where urlsplit looks for a password.
+        host.environ["TRAINSHED_BROKER_URL"] = "redis://:hid/den@127.0.0.1:1/0"
+        host.environ["TRAINSHED_DATABASE_URL"] = "postgresql+psycopg://u@127.0.0.1:1/db?password=hidden"
+        found = host.examine()
+        assert {found["broker"].status, found["database"].status} == {Status.FAULT}
+        assert "hid" not in "".join(found[name].message + found[name].advice for name in ("broker", "database"))
+
+
 class TestStorage:
     def test_a_folder_that_cannot_be_made(self, host: Host) -> None:
         host.environ["TRAINSHED_STORAGE_URL"] = "file:///proc/storage"

@@ -15,6 +15,18 @@ class NVMLError(Exception):
     """The parent of all errors of the library."""
 
 
+class NVMLLibraryMismatchError(Exception):
+    """The driver lacks the newest version of a call; no NVMLError in the library either."""
+
+
+@dataclass
+class Process:
+    """One line of a device's running processes; no memory where the driver does not tell it."""
+
+    pid: int
+    usedGpuMemory: int | None = None  # noqa: N815 - the library's own name
+
+
 @dataclass
 class Card:
     uuid: str
@@ -29,7 +41,10 @@ class Card:
     utilization: int | None = None
     milliwatts: int | None = None
     celsius: int | None = None
+    millijoules: int | None = None
     text: type = str
+    compute: list[Process] = field(default_factory=list)
+    graphics: list[Process] = field(default_factory=list)
 
 
 def _set_event() -> threading.Event:
@@ -42,6 +57,9 @@ def _set_event() -> threading.Event:
 class NvmlStandIn:
     """`driver` is what is wrong with the driver, or None. `open` counts initialisations that were not shut down.
 
+    `old`: it has neither the second version of the memory call nor the third of the processes'. `versions`: the
+    driver's, and CUDA's as one number.
+
     `asked` are the UUIDs that somebody asked for. As long as `answers` is cleared, every such call blocks.
     """
 
@@ -51,7 +69,12 @@ class NvmlStandIn:
     asked: list[str] = field(default_factory=list)
     answers: threading.Event = field(default_factory=_set_event)
 
+    versions: tuple[str, int] | None = ("580.65.06", 13000)
+    old: bool = False
+
     NVMLError = NVMLError
+    NVMLLibraryMismatchError = NVMLLibraryMismatchError
+    nvmlMemory_v2 = 33554472  # noqa: N815 - the library's own name
     NVML_DEVICE_MIG_ENABLE = 1
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
     NVML_VOLATILE_ECC = 0
@@ -82,7 +105,27 @@ class NvmlStandIn:
     def nvmlDeviceGetPciInfo(self, card: Card) -> SimpleNamespace:  # noqa: N802
         return SimpleNamespace(busId=card.pci if card.text is str else card.pci.encode())
 
-    def nvmlDeviceGetMemoryInfo(self, card: Card) -> SimpleNamespace:  # noqa: N802
+    def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802
+        if self.versions is None:
+            raise NVMLError("Unknown Error")
+        return self.versions[0]
+
+    def nvmlSystemGetCudaDriverVersion(self) -> int:  # noqa: N802
+        return self.versions[1] if self.versions else 0
+
+    def nvmlDeviceGetComputeRunningProcesses(self, card: Card) -> list[Process]:  # noqa: N802
+        if self.old:
+            raise NVMLLibraryMismatchError("Unversioned function called")
+        return card.compute
+
+    def nvmlDeviceGetGraphicsRunningProcesses(self, card: Card) -> list[Process]:  # noqa: N802
+        if self.old:
+            raise NVMLLibraryMismatchError("Unversioned function called")
+        return card.graphics
+
+    def nvmlDeviceGetMemoryInfo(self, card: Card, version: int | None = None) -> SimpleNamespace:  # noqa: N802
+        if version is not None and self.old:
+            raise NVMLError("Function Not Found")
         used = _told(card.used)
         return SimpleNamespace(total=card.memory, free=card.memory - used, used=used)
 
@@ -103,6 +146,9 @@ class NvmlStandIn:
 
     def nvmlDeviceGetTemperature(self, card: Card, _sensor: int) -> int:  # noqa: N802
         return _told(card.celsius)
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, card: Card) -> int:  # noqa: N802
+        return _told(card.millijoules)
 
     def nvmlDeviceGetMigMode(self, card: Card) -> tuple[int, int]:  # noqa: N802
         if card.mig is None:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.workers.inventory.nvml_stand_in import Card, NvmlStandIn, two_cards
+from app.fleet.condition import Driver
+from app.fleet.devices import DeviceProcess
+from tests.workers.inventory.nvml_stand_in import Card, NvmlStandIn, Process, two_cards
 from workers.inventory import NvmlInventory
 
 ADDRESS = "00000000:01:00.0"
@@ -73,3 +75,45 @@ class TestDriver:
         nvml = two_cards()
         NvmlInventory(nvml, 4).list_devices()
         assert nvml.open == 0
+
+    def test_a_driver_that_does_not_answer_is_told_from_a_host_without_cards(self) -> None:
+        assert NvmlInventory(NvmlStandIn(driver="Unknown Error"), 4).list_devices().blind
+        assert not NvmlInventory(NvmlStandIn(), 4).list_devices().blind
+        lost = NvmlStandIn([Card("GPU-a", ADDRESS, lost=True)])
+        assert not NvmlInventory(lost, 4).list_devices().blind, "the driver knows that this card is not there"
+
+    @pytest.mark.parametrize(
+        ("versions", "driver"),
+        [(("580.65.06", 13000), Driver("580.65.06", "13.0")), (("535.1", 12020), Driver("535.1", "12.2"))],
+    )
+    def test_its_version_is_read_from_nvml_s_numbers(self, versions: tuple[str, int], driver: Driver) -> None:
+        """CUDA 13.0 is 13000, 12.2 is 12020: NVML API reference, nvmlSystemGetCudaDriverVersion."""
+        assert NvmlInventory(NvmlStandIn(versions=versions), 4).list_devices().driver == driver
+
+    def test_one_that_does_not_tell_its_version_is_used_all_the_same(self) -> None:
+        nvml = NvmlStandIn([Card("GPU-a", ADDRESS)], versions=None)
+        listing = NvmlInventory(nvml, 4).list_devices()
+        assert (listing.driver, len(listing.devices)) == (None, 1)
+
+
+class TestUse:
+    def test_processes_are_listed_once_with_their_memory(self) -> None:
+        card = Card("GPU-a", ADDRESS, compute=[Process(1, 5), Process(2)], graphics=[Process(1, 5), Process(3, 7)])
+        (device,) = NvmlInventory(NvmlStandIn([card]), 4).list_devices().devices
+        assert device.processes == (
+            DeviceProcess(1, memory_bytes=5),
+            DeviceProcess(2),
+            DeviceProcess(3, memory_bytes=7, kind="graphics"),
+        )
+
+    def test_slices_have_processes_and_memory_of_their_own(self) -> None:
+        slices = [Card("MIG-1", "", compute=[Process(1)], used=5), Card("MIG-2", "", used=6)]
+        listing = NvmlInventory(NvmlStandIn([Card("GPU-a", ADDRESS, mig=slices)]), 4).list_devices()
+        assert [len(device.processes) for device in listing.devices] == [1, 0]
+        assert listing.used_bytes == {"MIG-1": 5, "MIG-2": 6}
+
+    def test_an_old_driver_tells_neither_and_is_used_all_the_same(self) -> None:
+        card = Card("GPU-a", ADDRESS, compute=[Process(1)], used=5)
+        listing = NvmlInventory(NvmlStandIn([card], old=True), 4).list_devices()
+        assert (listing.devices[0].processes, listing.used_bytes) == ((), {})
+        assert listing.devices[0].memory_bytes == 80 << 30

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from app.fleet.devices import DeviceProcess
 from workers.inventory import InvalidInventory, SimulatedInventory
 
 FILES = Path(__file__).parent / "files"
@@ -37,6 +38,45 @@ class TestFile:
         well, sick = SimulatedInventory(FILES / "sick.json", 4).list_devices().devices
         assert (well.health, well.reason) == ("ok", None)
         assert (sick.health, sick.reason) == ("unhealthy", "Xid 79")
+
+
+class TestPlantedFaults:
+    """The file is read at each look, so that faults can be planted while a worker runs."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        return tmp_path / "cards.json"
+
+    def write(self, path: Path, *cards: dict[str, object], **rest: object) -> None:
+        whole = [{"uuid": f"GPU-{n}", "pci_bus_id": f"0000:0{n}:00.0", "memory_mib": 16} for n in range(len(cards))]
+        path.write_text(
+            json.dumps({"devices": [card | fault for card, fault in zip(whole, cards, strict=True)], **rest})
+        )
+
+    def test_a_vanished_card_is_not_listed_and_told(self, path: Path) -> None:
+        inventory = SimulatedInventory(path, 4)
+        self.write(path, {}, {})
+        assert [device.id for device in inventory.list_devices().devices] == ["GPU-0", "GPU-1"]
+        self.write(path, {}, {"vanished": True})
+        listing = inventory.list_devices()
+        assert ([device.id for device in listing.devices], listing.blind) == (["GPU-0"], False)
+        assert listing.reason == "The card GPU-1 does not answer: it is marked as vanished."
+
+    def test_processes_and_memory_in_use_are_those_of_the_file(self, path: Path) -> None:
+        ana = {"pid": 4711, "user": "ana", "name": "python", "memory_mib": 2}
+        self.write(path, {"processes": [ana, {"pid": 7, "kind": "graphics"}], "memory_used_mib": 3}, {})
+        listing = SimulatedInventory(path, 4).list_devices()
+        assert listing.devices[0].processes == (
+            DeviceProcess(4711, "ana", "python", 2 << 20),
+            DeviceProcess(7, kind="graphics"),
+        )
+        assert listing.used_bytes == {"GPU-0": 3 << 20}
+
+    def test_a_driver_that_does_not_answer_lists_nothing(self, path: Path) -> None:
+        self.write(path, {}, driver_error="Unknown Error")
+        listing = SimulatedInventory(path, 4).list_devices()
+        assert (listing.devices, listing.blind) == ((), True)
+        assert listing.reason == "The simulated driver does not answer: Unknown Error."
 
 
 class TestInvalidFile:
