@@ -34,7 +34,7 @@ $(VENV)/made-in: pyproject.toml constraints.txt
 
 .PHONY: help
 help: ## List these verbs.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: setup
 setup: $(VENV)/made-in ## Make .venv with everything in it; PYTHON=... chooses the interpreter.
@@ -59,6 +59,18 @@ check: setup ## Check style, types, import law, house rules, schema and containe
 full: MARKS :=
 full: check test bench ## Run everything: check, every test, also the long ones, and bench.
 
+.PHONY: compose-test
+compose-test: setup ## Build the images, run the whole stack on a Docker engine with faults; prints a table.
+	@$(BIN)/python -m scripts.compose_test $(COMPOSE_TEST_ARGS)
+
+.PHONY: monitoring-test
+monitoring-test: setup ## Let a Prometheus scrape a running service; checks every alert rule and dashboard.
+	@$(BIN)/python -m scripts.monitoring_test
+
+.PHONY: gpu-test
+gpu-test: setup ## Try on a real card what only a real card shows; says SKIPPED where there is none.
+	@$(BIN)/python scripts/gpu_test.py $(TEST_ARGS)
+
 .PHONY: bench
 bench: $(BENCH)/made-in setup ## Measure us beside our peers; tables here, rows in build/bench.
 	@$(BIN)/python scripts/run_benchmarks.py --peer-python $(BENCH)/bin/python --output build/bench $(BENCH_ARGS)
@@ -72,10 +84,6 @@ $(BENCH)/made-in: constraints-bench.txt $(VENV)/made-in
 .PHONY: format
 format: setup ## Rewrite the code in the house's format, and mend what the linter can mend.
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
-
-.PHONY: secrets
-secrets: setup ## Write the secrets of docker-compose.yml into ./secrets, once.
-	@$(BIN)/python scripts/compose_secrets.py
 
 .PHONY: clean
 clean: ## Delete what make made: environments, caches and build; never your jobs.

@@ -52,6 +52,7 @@ class Cause(StrEnum):
     USER_CODE = "user_code"
     DIVERGED = "diverged"
     TIMED_OUT = "timed_out"
+    IDLE = "idle"
     INCOMPLETE = "incomplete"
     ARTIFACT_UNREADABLE = "artifact_unreadable"
     SHARED_MEMORY = "shared_memory"

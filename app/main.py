@@ -1,6 +1,5 @@
 """The composition root of the API: settings in, a running server out."""
 
-import logging
 import os
 import signal
 import socket
@@ -10,34 +9,38 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-import structlog
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter, run_sync
 from fastapi import FastAPI
 
-from app import __version__
+from app import __version__, metering
 from app.api import (
     actions,
     artifacts,
     catalog,
     checkpoints,
     datasets,
+    devices,
     docs,
     exports,
     fleet,
     handlers,
     health,
+    holds,
     jobs,
     journal,
     keys,
     logs,
     metrics,
     predictions,
+    removal,
+    usage,
 )
 from app.api.auth import Authentication, Authenticator
 from app.api.connection import BoundedHead
 from app.api.context import RequestContext
 from app.api.desk import Desk
+from app.api.gauges import Gauges
 from app.api.hosts import AllowedHosts
 from app.api.hub import Hub, Pace
 from app.api.limits import BodyLimits
@@ -49,9 +52,10 @@ from app.api.telemetry import HttpTimes, Telemetry
 from app.api.uploads import remove_abandoned
 from app.broker import CHANNEL_ANSWERS, CHANNEL_JOURNAL, Bell, Listener
 from app.clock import Clock, SystemClock
+from app.datasets.roots import DataRoots
 from app.db import Database
 from app.settings import Settings
-from app.storage import Storage, open_storage
+from app.storage import Storage, configured_storage
 
 # Threads that work on requests; the database's pools hold as many connections and some for streams and keys.
 _THREADS: Final = 16
@@ -61,6 +65,7 @@ _KEEP_ALIVE_S: Final = 75
 _STALLED_S: Final = 120
 _ROUTERS: Final = (
     jobs,
+    removal,
     actions,
     checkpoints,
     journal,
@@ -71,7 +76,10 @@ _ROUTERS: Final = (
     exports,
     catalog,
     datasets,
+    devices,
     fleet,
+    holds,
+    usage,
     keys,
     health,
     docs,
@@ -91,9 +99,10 @@ def create_app(
     clock = clock or SystemClock()
     hub = Hub(database, pace)
     authenticator = Authenticator(database, clock)
-    services = Services(database, storage, bell, clock, _limits(settings), authenticator, hub)
+    roots = DataRoots(settings.data_roots)
+    services = Services(database, storage, bell, clock, _limits(settings), authenticator, hub, roots)
     desk = Desk(database, hub.pace.poll_s)
-    telemetry = Telemetry(database, services.hosts.get, lambda: hub.followers)
+    telemetry = Telemetry(Gauges(services))
     app = FastAPI(
         title="Trainshed",
         version=__version__,
@@ -125,13 +134,13 @@ def create_app(
 
 def main(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT; prints `listening on http://…` and writes the address to `<run dir>/api.url`."""
-    _forward_standard_logging()
     database = Database(settings.effective_database_url, synchronous=settings.sqlite_synchronous, pool_size=_THREADS)
     bell = Bell(settings.broker_url or None)
     try:
         bell.start()
-        app = create_app(settings, database, open_storage(settings.effective_storage_url), bell)
-        with listen(settings.host, settings.port) as listening:
+        app = create_app(settings, database, configured_storage(settings), bell)
+        exposed = metering.exposed(settings.metrics_address, settings.metrics_port, app.state.telemetry.registry)
+        with exposed, listen(settings.host, settings.port) as listening:
             server_of(app, settings.effective_run_dir).run(sockets=[listening])
     finally:
         bell.stop()
@@ -230,6 +239,8 @@ def _limits(settings: Settings) -> Limits:
         max_predict_rows=settings.max_predict_rows,
         max_queued_predictions=settings.max_queued_predictions,
         predict_deadline_s=settings.predict_deadline_s,
+        lease_s=settings.lease_s,
+        max_hold_s=settings.max_hold_s,
     )
 
 
@@ -265,15 +276,3 @@ def _listener(broker_url: str, hub: Hub, desk: Desk) -> Listener:
             ring(None)
 
     return Listener(broker_url, list(rung), lambda channel, identity: rung[channel](identity), ring_all)
-
-
-class _ToStructlog(logging.Handler):
-    """What libraries say through the standard logging becomes a line of ours."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        structlog.get_logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info or None)
-
-
-def _forward_standard_logging() -> None:
-    logging.basicConfig(handlers=[_ToStructlog()], level=logging.INFO, force=True)
-    logging.getLogger("asyncio").setLevel(logging.WARNING)

@@ -22,6 +22,22 @@ CLIENT_VARIABLES = frozenset({"TRAINSHED_URL", "TRAINSHED_KEY"})
 _ROOT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 TEST_VARIABLES = frozenset({"TRAINSHED_FAULT_POINT"})
 
+# Display servers and desktops, by the name that the kernel keeps of a process (15 characters).
+DISPLAYS = (
+    "Xorg",
+    "Xwayland",
+    "gnome-shell",
+    "kwin_x11",
+    "kwin_wayland",
+    "plasmashell",
+    "sway",
+    "weston",
+    "mutter",
+    "cinnamon",
+    "gdm-x-session",
+    "sddm-greeter",
+)
+
 
 class InvalidSettings(TrainshedError):
     """The environment asks for something impossible; the process must not start."""
@@ -71,11 +87,14 @@ class Settings(BaseModel):
     sqlite_synchronous: Literal["full", "normal"] = "full"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
+    revision: str = ""
 
     metrics_port: int = Field(default=0, ge=0, le=65535)
     metrics_address: str = "127.0.0.1"
 
     inventory_s: float = Field(default=15.0, gt=0, le=3600)
+    ignored_processes: tuple[str, ...] = DISPLAYS
+    foreign_memory_bytes: int = Field(default=1024 * 1024 * 1024, ge=0)
     self_test: Literal["auto", "on", "off"] = "auto"
     trainer_uids: str = Field(default="", pattern=r"^(\d{1,9}-\d{1,9})?$")
     blind_exit_s: float = Field(default=0.0, ge=0)
@@ -93,9 +112,9 @@ class Settings(BaseModel):
     keep_checkpoints_days: float | None = Field(default=None, gt=0)
     schema_wait_s: float = Field(default=300.0, gt=0)
 
-    @field_validator("allowed_hosts", mode="before")
+    @field_validator("allowed_hosts", "ignored_processes", mode="before")
     @classmethod
-    def _split_hosts(cls, value: object) -> object:
+    def _split_list(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @field_validator("interpreters", mode="before")

@@ -17,6 +17,7 @@ from app.db import Database
 from app.migrations_runner import upgrade
 from tests.fakes import FakeClock
 from tests.leaks import leaks_since, snapshot
+from tests.s3 import S3Server, s3_server
 from tests.servers import PostgresServer, RedisServer, postgres_server, redis_server
 
 # The one that every server has; creating another costs 0.3 s.
@@ -91,3 +92,10 @@ def redis_url(shared_redis: RedisServer) -> str:
     with closing(shared_redis.client()) as client:
         client.flushall()
     return shared_redis.url
+
+
+@pytest.fixture(scope="session")
+def shared_s3() -> Iterator[S3Server]:
+    """One server per pytest process; each test makes its own bucket."""
+    with s3_server() as server:
+        yield server

@@ -105,22 +105,22 @@ class RedisServer:
 def postgres_server() -> Iterator[PostgresServer]:
     """A fresh PostgreSQL, stopped and removed at the end. PostgreSQL refuses root, so root starts it as `nobody`."""
     uid, gid = _unprivileged()
-    with _short_folder("ts-pg-") as folder:
+    with short_folder("ts-pg-") as folder:
         os.chown(folder, uid, gid)
         binaries = _postgres_binaries(folder, uid)
         data = folder / "data"
         initdb = [str(binaries / "initdb"), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale"]
         subprocess.run(
-            _as_user([*initdb, "--no-sync", "--no-instructions", "-D", str(data)], uid, gid, signal.SIGKILL),
+            as_user([*initdb, "--no-sync", "--no-instructions", "-D", str(data)], signal.SIGKILL, uid, gid),
             check=True,
             stdout=subprocess.DEVNULL,
             cwd=folder,
         )
         settings = [part for setting in _PG_SETTINGS for part in ("-c", setting)]
         command = [str(binaries / "postgres"), "-D", str(data), "-k", str(folder), *settings]
-        with _running(_as_user(command, uid, gid, signal.SIGINT), folder, stop=signal.SIGINT) as process:
+        with running(as_user(command, signal.SIGINT, uid, gid), folder, stop=signal.SIGINT) as process:
             server = PostgresServer(folder, process.pid)
-            _wait_until(server.answers, process, folder)
+            wait_until(server.answers, process, folder)
             if int((data / "postmaster.pid").read_text().splitlines()[0]) != process.pid:
                 raise ServerDidNotStart("another PostgreSQL answers in this folder")
             yield server
@@ -129,7 +129,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 @contextlib.contextmanager
 def redis_server(socket: Path | None = None) -> Iterator[RedisServer]:
     """A fresh Redis, stopped at the end; `socket` brings one back at a known address after a kill."""
-    with _short_folder("ts-rd-") as folder:
+    with short_folder("ts-rd-") as folder:
         address = socket or folder / "redis.sock"
         command = [
             str(find_server(os.environ)),
@@ -142,21 +142,23 @@ def redis_server(socket: Path | None = None) -> Iterator[RedisServer]:
             "--appendonly",
             "no",
         ]
-        shim = _as_user([*command, "--dir", str(folder)], os.geteuid(), os.getegid(), signal.SIGKILL)
-        with _running(shim, folder, stop=signal.SIGTERM) as process:
+        shim = as_user([*command, "--dir", str(folder)], signal.SIGKILL)
+        with running(shim, folder, stop=signal.SIGTERM) as process:
             server = RedisServer(address, process.pid)
-            _wait_until(server.answers, process, folder)
+            wait_until(server.answers, process, folder)
             yield server
 
 
-def _as_user(command: list[str], uid: int, gid: int, on_death: signal.Signals) -> list[str]:
+def as_user(command: list[str], on_death: signal.Signals, uid: int | None = None, gid: int | None = None) -> list[str]:
+    """The command, run as that user (else as this one), and sent that signal when this process dies."""
+    uid, gid = os.geteuid() if uid is None else uid, os.getegid() if gid is None else gid
     shim = Path(__file__).with_name("die_with_parent.py")
     head = [sys.executable, "-I", "-S", str(shim), str(os.getpid()), str(int(on_death)), str(uid), str(gid)]
     return [*head, *command]
 
 
 @contextlib.contextmanager
-def _running(command: list[str], folder: Path, *, stop: signal.Signals) -> Iterator[subprocess.Popen[bytes]]:
+def running(command: list[str], folder: Path, *, stop: signal.Signals) -> Iterator[subprocess.Popen[bytes]]:
     """A child in its own session, so that Ctrl-C reaches it through us alone; gone for certain afterwards."""
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
@@ -178,7 +180,12 @@ def _running(command: list[str], folder: Path, *, stop: signal.Signals) -> Itera
         SERVER_PIDS.discard(process.pid)
 
 
-def _wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
+def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Return when the server is ready.
+
+    Raises:
+        ServerDidNotStart: it has ended, or takes too long.
+    """
     until = time.monotonic() + _READY_S
     while not ready():
         if process.poll() is not None or time.monotonic() > until:
@@ -187,7 +194,7 @@ def _wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], fol
 
 
 @contextlib.contextmanager
-def _short_folder(prefix: str) -> Iterator[Path]:
+def short_folder(prefix: str) -> Iterator[Path]:
     """A folder whose path leaves room for a socket's name; the kernel allows 107 bytes in all."""
     long = len(tempfile.gettempdir()) > 60
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp" if long else None))  # noqa: S108 - a private new folder

@@ -1,22 +1,27 @@
 """The loop: it places, tells and settles; a faulty database never ends it; it needs no Redis."""
 
 import threading
-from datetime import datetime
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
-from sqlalchemy import select
+from celery import Celery
+from kombu.exceptions import OperationalError
 
+from app import metering
+from app.beacon import CONTROL_BEACON, read_beacon
 from app.clock import Clock
-from app.control import Control, Pace, times_of
+from app.control import Control, Pace, _teller, main, times_of
 from app.db import Database
 from app.jobs.states import JobState
-from app.migrations_runner import upgrade
-from app.predictions.models import ModelTask
+from app.migrations_runner import SchemaNotUsable, upgrade
 from app.scheduling.run import Placed
 from app.settings import load_settings
+from tests.api.serve import wait_until
 from tests.fakes import FakeClock
 from tests.jobs.placing import TIMES, Scene, make_scene
+from tests.ports import free_ports
 from tests.predictions.asking import DEADLINE_S, make_asker
 
 
@@ -83,35 +88,49 @@ class TestOneRound:
         make_control(database, Ears()).reconcile_once()
         assert asker.task(task_id).state == "expired"
 
-    def test_old_predictions_are_forgotten(self, database: Database, clock: FakeClock) -> None:
-        asker = make_asker(database, clock)
-        asker.ask()
-        clock.advance(DEADLINE_S)
-        make_control(database, Ears()).reconcile_once()
-        clock.advance(25 * 3600)
-        make_control(database, Ears()).clean_up()
-        with database.read() as session:
-            assert session.execute(select(ModelTask)).all() == []
+    def test_a_hold_that_is_over_ends_and_the_loop_looks_again(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[Database] = []
 
-    def test_old_idempotency_keys_are_forgotten_each_hour(
+        def end_one(held: Database) -> int:
+            asked.append(held)
+            return 1
+
+        monkeypatch.setattr("app.control.expire", end_one)
+        control = make_control(database, Ears())
+        control.end_holds()
+        assert asked == [database]
+        assert control._bell.is_set(), "somebody may wait for its devices"
+
+    def test_no_hold_ends_by_a_clock_that_was_just_set(
         self, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        asked: list[datetime] = []
+        monkeypatch.setattr("app.control.expire", never)
+        control = make_control(database, Ears(), FakeClock())
+        control.reconcile_once()
+        clock.advance(300)  # the database's alone
+        control.reconcile_once()
+        control.end_holds()
 
-        def forget(_database: Database, now: datetime) -> int:
-            asked.append(now)
-            return 0
+    def test_what_went_well_is_told_by_its_time(self, database: Database, clock: FakeClock) -> None:
+        make_scene(database, clock)
+        for gauge in (metering.scheduler_last_success, metering.reconciler_last_success):
+            gauge.set(0)
+        passes = metering.CONTROL.get_sample_value("trainshed_scheduling_pass_duration_seconds_count")
+        control = make_control(database, Ears())
+        control.pass_once()
+        assert metering.scheduler_last_success._value.get() > 0
+        assert metering.reconciler_last_success._value.get() == 0
+        control.reconcile_once()
+        assert metering.reconciler_last_success._value.get() > 0
+        assert (
+            metering.CONTROL.get_sample_value("trainshed_scheduling_pass_duration_seconds_count") == (passes or 0) + 1
+        )
 
-        monkeypatch.setattr("app.control.forget_keys", forget)
-        control = make_control(database, Ears())
-        control.clean_up()
-        control.clean_up()
-        assert asked == [clock.now()]
-        monkeypatch.setattr("app.control._CLEANING_S", 0.0)
-        control = make_control(database, Ears())
-        control.clean_up()
-        control.clean_up()
-        assert len(asked) == 3
+
+def never(_database: Database) -> int:
+    raise AssertionError("not now")
 
 
 class TestLoop:
@@ -151,6 +170,7 @@ class TestLoop:
 
         monkeypatch.setattr(control, "pass_once", flaky)
         monkeypatch.setattr("app.control._AFTER_FAULT_S", 0.01)
+        counted = metering.step_failures.labels("schedule")._value.get()
         thread = self.run(control)
         try:
             assert ears.heard.wait(10)
@@ -158,6 +178,7 @@ class TestLoop:
             control.stop()
             thread.join(10)
         assert len(ears.told) == 1
+        assert metering.step_failures.labels("schedule")._value.get() == counted + 2
 
     @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
     def test_a_queue_that_cannot_be_planned_does_not_keep_leases_from_ending(
@@ -184,6 +205,28 @@ class TestLoop:
             thread.join(10)
         assert scene.state() is JobState.QUEUED
 
+    @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+    def test_it_beats_after_each_round_also_after_one_that_failed(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        beats: list[str] = []
+        enough = threading.Event()
+
+        def beat() -> None:
+            beats.append("beat")
+            if len(beats) > 2:
+                enough.set()
+
+        control = Control(database, TIMES, Pace(0.01, 0.01), tell=Ears().tell, ring=Ears().ring, beat=beat)
+        monkeypatch.setattr(control, "reconcile_once", lambda: never(database))
+        monkeypatch.setattr("app.control._AFTER_FAULT_S", 0.01)
+        thread = self.run(control)
+        try:
+            assert enough.wait(10)
+        finally:
+            control.stop()
+            thread.join(10)
+
 
 class TestSchema:
     def test_it_waits_for_the_schema_and_then_goes_on(self, tmp_path: Path) -> None:
@@ -199,13 +242,71 @@ class TestSchema:
         assert not waiting.is_alive()
         database.dispose()
 
+    def test_a_schema_that_never_comes_ends_it_with_a_reason(self, tmp_path: Path) -> None:
+        database = Database(f"sqlite:///{tmp_path / 'new.db'}")
+        pace = Pace(idle_s=0.05, reconcile_s=0.05, schema_wait_s=0.0)
+        control = Control(database, TIMES, pace, tell=Ears().tell, ring=Ears().ring)
+        with pytest.raises(SchemaNotUsable, match="trainshed migrate"):
+            control.wait_for_schema()
+        database.dispose()
+
     def test_a_stop_ends_the_wait(self, tmp_path: Path) -> None:
         database = Database(f"sqlite:///{tmp_path / 'new.db'}")
         control = make_control(database, Ears())
         control.stop()
-        control.wait_for_schema()
+        assert not control.wait_for_schema()
         assert not (tmp_path / "new.db").exists()
         database.dispose()
+
+
+class TestMain:
+    @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+    def test_it_leaves_a_beacon_and_shows_its_metrics_while_it_runs(
+        self, tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        port = free_ports(1)
+        home = {"TRAINSHED_HOME": str(tmp_path), "TRAINSHED_DATABASE_URL": database_url}
+        settings = load_settings(home | {"TRAINSHED_METRICS_PORT": str(port)})
+        seen: list[str] = []
+
+        def run(control: Control) -> None:
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                seen.append(answer.read().decode())
+            control._beat()
+
+        monkeypatch.setattr(Control, "run", run)
+        monkeypatch.setattr("app.control._stop_on_signals", lambda _control: None)
+        main(settings)
+        (shown,) = seen
+        assert "trainshed_reconciler_last_success_timestamp_seconds" in shown
+        assert "trainshed_build_info" in shown
+        assert "trainshed_worker_attempts" not in shown
+        beacon = read_beacon(settings.effective_run_dir / CONTROL_BEACON)
+        assert beacon is not None
+
+
+class TestTeller:
+    def test_without_a_broker_nobody_is_told_and_nothing_fails(self) -> None:
+        with ExitStack() as closing:
+            _teller("", closing)(Placed("job_1", 1, "wrk_1"))
+
+    def test_what_the_broker_does_not_take_is_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object, **__: object) -> None:
+            raise OperationalError("Redis is away")  # what Celery raises, after some seconds
+
+        monkeypatch.setattr(Celery, "send_task", refuse)
+        counters = (metering.dispatch_published, metering.dispatch_failures)
+        published, failures = (counter._value.get() for counter in counters)
+        with ExitStack() as closing:
+            _teller("redis://127.0.0.1:1/0", closing)(Placed("job_1", 1, "wrk_1"))
+            wait_until(lambda: metering.dispatch_failures._value.get() > failures)
+        assert metering.dispatch_published._value.get() == published
+
+    def test_what_it_takes_is_counted(self, redis_url: str) -> None:
+        published = metering.dispatch_published._value.get()
+        with ExitStack() as closing:
+            _teller(redis_url, closing)(Placed("job_1", 1, "wrk_1"))
+            wait_until(lambda: metering.dispatch_published._value.get() == published + 1)
 
 
 class TestTimes:

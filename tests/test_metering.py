@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -163,6 +163,11 @@ class TestZeros:
         for cause in Cause:
             labels = {"framework": "tensorflow", "state": "failed", "cause": cause.value}
             assert metering.ANY.get_sample_value("trainshed_jobs_finished_total", labels) is not None
+
+    def test_no_series_tells_when_a_counter_was_made(self) -> None:
+        text = generate_latest(metering.together(metering.ANY, metering.CONTROL, metering.WORKER)).decode()
+        assert "trainshed_jobs_finished_total{" in text
+        assert "_created{" not in text
 
     def test_what_only_one_kind_of_process_sets_is_shown_by_no_other(self) -> None:
         names = {

@@ -143,3 +143,11 @@ class TestTimesFitTogether:
     def test_the_short_times_of_fault_tests_are_possible(self) -> None:
         environ = {"LEASE_S": "3", "LEASE_MARGIN_S": "0.5", "HEARTBEAT_S": "0.5", "CLAIM_S": "1", "STOP_GRACE_S": "1"}
         assert load_settings({f"TRAINSHED_{name}": text for name, text in environ.items()}).lease_s == 3.0
+
+
+class TestNeighbours:
+    def test_displays_are_ignored_unless_other_names_are_given(self) -> None:
+        assert "Xorg" in load_settings({}).ignored_processes
+        given = load_settings({"TRAINSHED_IGNORED_PROCESSES": "Xorg, my-monitor,"})
+        assert given.ignored_processes == ("Xorg", "my-monitor")
+        assert load_settings({"TRAINSHED_IGNORED_PROCESSES": ""}).ignored_processes == ()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from app.datasets.roots import DataRoots
 from app.jobs.claims import Claim, ClaimedDevice
 from app.storage import Storage
 from workers.beginning import Beginning
@@ -26,17 +27,20 @@ def make_work_dir(run_dir: Path, job_id: str, attempt: int) -> Path:
     return folder
 
 
-def make_assignment(claim: Claim, work_dir: Path, storage: Storage, beginning: Beginning) -> Assignment:
+def make_assignment(
+    claim: Claim, work_dir: Path, storage: Storage, beginning: Beginning, roots: DataRoots
+) -> Assignment:
     """Fetch the data and write down what to train, on what, from where on.
 
     Raises:
-        OSError: the data could not be fetched.
+        UnknownRoot: they lie where this host cannot read.
+        OSError: an uploaded file could not be fetched.
     """
     return Assignment(
         job_id=claim.job_id,
         attempt=claim.attempt,
         spec=claim.spec,
-        table=_fetch(claim, work_dir, storage),
+        table=_fetch(claim, work_dir, storage, roots),
         devices=[_device(device) for device in claim.devices],
         threads=threads_of(claim.devices),
         work_dir=str(work_dir),
@@ -64,13 +68,21 @@ def threads_of(devices: Sequence[ClaimedDevice]) -> int:
     return max(1, sum(device.threads for device in devices))
 
 
-def _fetch(claim: Claim, work_dir: Path, storage: Storage) -> DataSource:
+def _fetch(claim: Claim, work_dir: Path, storage: Storage, roots: DataRoots) -> DataSource:
+    if claim.dataset_uri is not None:
+        return _in_place(claim, claim.dataset_uri, roots)
     if claim.dataset_key is None:
         return DataSource(builtin=claim.builtin)
     # The name says what is in it, for whoever looks at the folder; the trainer goes by the format.
     path = work_dir / f"table.{claim.dataset_format or 'csv'}"
     storage.get(claim.dataset_key, path)
     return DataSource(path=str(path), format=claim.dataset_format)
+
+
+def _in_place(claim: Claim, uri: str, roots: DataRoots) -> DataSource:
+    """Only said, not looked at: a mount that does not answer would hold this thread for good, but a trainer can end."""
+    folder, path = roots.folder_of(uri)
+    return DataSource(path=path, format=claim.dataset_format, root=str(folder), uri=uri, digest=claim.dataset_digest)
 
 
 def _text(path: Path | None) -> str | None:

@@ -10,7 +10,6 @@ import secrets
 import shutil
 import signal
 import socket
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, Final
@@ -23,23 +22,24 @@ from celery.worker import state as celery_state
 from app import __version__
 from app.broker import CHANNEL_TASKS, WAKE_TASK, Bell, Listener, celery_app, queue_of
 from app.clock import SystemClock
+from app.datasets.roots import DataRoots
 from app.db import Database
 from app.fleet.registry import WorkerFacts
+from app.metering import ANY, WORKER, exposed
 from app.settings import InvalidSettings, Settings
-from app.storage import open_storage
+from workers import startup
 from workers.equipment import Equipment
 from workers.export_tasks import Exports
 from workers.exports import run as run_export
-from workers.host import Host, Rhythm
+from workers.host import Host, Limits, Rhythm
 from workers.host_lock import HostLock
 from workers.identity import boot_id, host_id
 from workers.interpreters import Interpreter, find_interpreters
-from workers.inventory import InventoryChoice, choose_inventory
-from workers.inventory.cores import usable_cores
 from workers.launch import ColdLauncher
 from workers.model_store import ModelStore
 from workers.predictions import ModelTasks
 from workers.predictor_handle import Predictor
+from workers.survey import survey
 from workers.task_taker import Tools
 
 log = structlog.get_logger("worker")
@@ -60,70 +60,77 @@ def main(settings: Settings) -> None:
     """
     if not settings.broker_url:
         raise InvalidSettings("TRAINSHED_BROKER_URL is missing; for example redis://redis:6379/0.")
-    _log_what_celery_says(settings.log_level)
+    _quieten_celery()
     lock = HostLock(settings.effective_run_dir.absolute())
     lock.acquire()
     bell = Bell(settings.broker_url)
     database = Database(settings.effective_database_url, synchronous=settings.sqlite_synchronous)
+    leaving = Leaving()
     try:
         bell.start()
-        host, tasks = build_worker(settings, database, bell, on_deposed=lambda: os.kill(os.getpid(), signal.SIGTERM))
+        host, tasks = build_worker(settings, database, bell, leaving)
         listener = Listener(settings.broker_url, [CHANNEL_TASKS], lambda _channel, kind: tasks.wake(kind), tasks.wake)
         listener.start()
         try:
-            code = run(celery_app(settings.broker_url), host, tasks, settings.log_level)
+            with exposed(settings.metrics_address, settings.metrics_port, ANY, WORKER):
+                code = run(celery_app(settings.broker_url), host, tasks, settings.log_level)
         finally:
             listener.stop()
     finally:
         bell.stop()
         database.dispose()
         lock.release()
-    if code:
-        raise SystemExit(code)
+    if code or leaving.code:
+        raise SystemExit(code or leaving.code)
+
+
+class Leaving:
+    """How a worker ends by itself: as if it had been told to, but with an exit code of its own."""
+
+    def __init__(self) -> None:
+        self.code = 0
+
+    def __call__(self, code: int) -> None:
+        self.code = code
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def build_worker(
-    settings: Settings, database: Database, bell: Bell, on_deposed: Callable[[], None]
+    settings: Settings, database: Database, bell: Bell, leave: Callable[[int], None]
 ) -> tuple[Host, ModelTasks]:
     """Find out what this host is and has, and put its worker together; nothing is started."""
-    identity = host_id(settings.host_id)
+    identity, clock = host_id(settings.host_id), SystemClock()
     interpreters = find_interpreters(settings.interpreters)
-    listing = choose_inventory(
-        InventoryChoice(
-            devices=settings.devices,
-            host_id=identity,
-            cores=usable_cores(),
-            simulated=settings.simulated_inventory,
-            cpu_slots=settings.cpu_slots,
-        )
-    ).list_devices()
-    if listing.reason:
-        log.warning("devices_missing", reason=listing.reason)
+    users = startup.trainer_users(settings)
+    found = survey(settings, identity, interpreters, clock, users)
     facts = WorkerFacts(
         host_id=identity,
         host_name=socket.gethostname(),
         instance=secrets.token_hex(12),
         boot_id=boot_id(),
         version=__version__,
-        frameworks={name: _offered(found) for name, found in interpreters.items()},
-        reason=_reason(listing.reason, interpreters),
+        frameworks={name: _offered(interpreter) for name, interpreter in found.offered.items()},
     )
     equipment = Equipment(
         database=database,
         bell=bell,
-        storage=open_storage(settings.effective_storage_url),
-        launcher=ColdLauncher(),
-        clock=SystemClock(),
-        interpreters={name: found.path for name, found in interpreters.items()},
+        storage=startup.storage_of(settings),
+        launcher=ColdLauncher(users=users),
+        clock=clock,
+        interpreters={name: interpreter.path for name, interpreter in interpreters.items()},
         run_dir=settings.effective_run_dir.absolute(),
         stop_grace_s=settings.stop_grace_s,
         report_interval_s=settings.report_interval_s,
         max_log_bytes=settings.max_log_bytes,
         environment=dict(os.environ),
         telemetry_s=settings.telemetry_s,
+        idle_after_s=settings.idle_after_s,
+        simulated_inventory=settings.simulated_inventory,
+        roots=DataRoots(settings.data_roots),
     )
     rhythm = Rhythm(settings.heartbeat_s, settings.lease_s, settings.lease_margin_s)
-    host = Host(facts, listing.devices, equipment, rhythm, on_deposed)
+    limits = Limits(schema_wait_s=settings.schema_wait_s, blind_exit_s=settings.blind_exit_s)
+    host = Host(facts, found.surroundings, equipment, rhythm, leave, limits)
     return host, build_tasks(equipment, facts.instance, settings.predict_slots)
 
 
@@ -208,12 +215,9 @@ def attempts_step(host: Host, tasks: ModelTasks) -> type[bootsteps.StartStopStep
     return Attempts
 
 
-def _log_what_celery_says(level: str) -> None:
-    """Celery's own log, beside ours. That each wake-up came and went is no news, nor that a container runs as root."""
+def _quieten_celery() -> None:
+    """That each wake-up came and went is no news, nor that a container runs as root."""
     warnings.filterwarnings("ignore", category=SecurityWarning)
-    logging.basicConfig(
-        stream=sys.stderr, level=level.upper(), format='level=%(levelname)s event="%(message)s" logger=%(name)s'
-    )
     for name in ("celery.worker.strategy", "celery.app.trace"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -224,13 +228,3 @@ def _keep_logging(**_: Any) -> None:  # noqa: ANN401
 
 def _offered(interpreter: Interpreter) -> dict[str, str | None]:
     return {"version": interpreter.version, "interpreter": str(interpreter.path)}
-
-
-def _reason(devices: str | None, interpreters: dict[str, Interpreter]) -> str | None:
-    if interpreters:
-        return devices
-    missing = (
-        "This worker found no framework. Install trainshed[torch] or trainshed[tensorflow], or set "
-        'TRAINSHED_INTERPRETERS={"torch": "/opt/torch/bin/python"}.'
-    )
-    return " ".join(part for part in (devices, missing) if part)

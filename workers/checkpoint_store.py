@@ -6,7 +6,6 @@ When storing is slower than the trainer makes them, only the newest and the best
 removed. A storage that fails costs a notice, never the training; the newest is tried again until there is a newer one.
 """
 
-import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -31,7 +30,8 @@ from workers.outcome import reason_of
 from workers.protocol import Checkpoint
 from workers.recorder import Fenced
 from workers.stopping import StopReason
-from workers.uploads import digest_of, inside
+from workers.taken_folders import TakenFolders
+from workers.uploads import digest_of
 
 log = structlog.get_logger("worker")
 
@@ -81,6 +81,7 @@ class CheckpointStore:
         self._finishing = False
         self._over = False
         self._put: tuple[Checkpoint, CheckpointFacts] | None = None
+        self._taken = TakenFolders(shelf.work_dir)
         self._steps: Counter[int] = Counter()
         self._failures = 0
         self._thread: threading.Thread | None = None
@@ -111,6 +112,7 @@ class CheckpointStore:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
+        self._taken.close()
 
     def _run(self) -> None:
         while (checkpoint := self._next()) is not None:
@@ -164,7 +166,7 @@ class CheckpointStore:
             return self._put[1]
         point("checkpoint.before_store")
         job_id, attempt = self._shelf.key
-        folder = self._folder(checkpoint)
+        folder = self._taken.folder_of(checkpoint)
         files = _files_of(folder)
         prefix = checkpoint_prefix(job_id, attempt, checkpoint.step, self._steps[checkpoint.step])
         facts = CheckpointFacts(
@@ -192,15 +194,6 @@ class CheckpointStore:
         except OSError:
             self._delete(facts.keys)
             raise
-
-    def _folder(self, checkpoint: Checkpoint) -> Path:
-        try:
-            folder = inside(self._shelf.work_dir, checkpoint.path)
-        except (OSError, ValueError):
-            folder = None
-        if folder is None or not folder.is_dir():
-            raise UnreadableCheckpoint(Path(checkpoint.path), "it is not a folder inside the work directory.")
-        return folder
 
     def _record(self, facts: CheckpointFacts) -> list[str]:
         self._before()
@@ -240,7 +233,7 @@ class CheckpointStore:
         self._failures = 0
         with self._changed:
             self._waiting = [waiting for waiting in self._waiting if waiting is not checkpoint]
-        self._remove_folder(checkpoint)
+        self._taken.remove(checkpoint)
 
     def _give_way(self) -> None:
         """The attempt is not the job's any more, and neither is what it stored."""
@@ -250,7 +243,7 @@ class CheckpointStore:
         self._on_fenced()
 
     def _pass_over(self, checkpoint: Checkpoint) -> None:
-        self._remove_folder(checkpoint)
+        self._taken.remove(checkpoint)
         if self._shelf.keep_periodic and checkpoint.reason == "periodic":
             sentence = f"The checkpoint of step {checkpoint.step} was not stored: newer ones came faster than that."
             self._say("checkpoint_passed_over", sentence)
@@ -277,13 +270,6 @@ class CheckpointStore:
                 self._shelf.storage.delete(key)
             except (OSError, TrainshedError):
                 log.warning("file_not_removed", key=key, exc_info=True)
-
-    def _remove_folder(self, checkpoint: Checkpoint) -> None:
-        try:
-            folder = self._folder(checkpoint)
-        except UnreadableCheckpoint:
-            return
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _worth_waiting(checkpoints: list[Checkpoint]) -> list[Checkpoint]:

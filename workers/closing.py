@@ -124,7 +124,7 @@ class Closing:
         try:
             with self.database.write() as session:
                 self.recorder.write_rest(session)
-                attempts.free_devices(session, *self.key)
+                attempts.free_devices(session, *self.key, self.database.now(session))
                 attempts.set_phase(session, *self.key, phase)
         except Fenced:
             return True

@@ -1,4 +1,4 @@
-"""What a process does to itself before it reads a model: limits on memory, and no network.
+"""What a process does to itself before it reads a model: limits on memory, no network, and no capability.
 
 For processes that make or answer something from a finished model. They need no network, so they cannot have one: a
 library that opens a socket gets "operation not permitted". Linux; standard library only.
@@ -15,8 +15,9 @@ import struct
 import sys
 from typing import Final
 
+from workers.privileges import drop_capabilities
+
 _PR_SET_PDEATHSIG: Final = 1
-_PR_SET_NO_NEW_PRIVS: Final = 38
 _PR_SET_SECCOMP: Final = 22
 _SECCOMP_MODE_FILTER: Final = 2
 
@@ -38,6 +39,7 @@ def confine(memory_bytes: int) -> bool:
     """
     _limit(resource.RLIMIT_DATA, memory_bytes)
     _limit(resource.RLIMIT_CORE, 0)
+    drop_capabilities()
     return _shut_off_network(ctypes.CDLL(None, use_errno=True))
 
 
@@ -58,14 +60,15 @@ def _limit(kind: int, most: int) -> None:
 
 
 def _shut_off_network(library: ctypes.CDLL) -> bool:
-    """Install a system call filter under which socket() makes AF_UNIX sockets alone; False where there is none."""
+    """Install a system call filter under which socket() makes AF_UNIX sockets alone; False where there is none.
+
+    The kernel takes one from a process that can get no new privileges (`drop_capabilities`).
+    """
     if platform.machine() not in _ARCHITECTURES:
         return False
     program = b"".join(struct.pack("HBBI", *line) for line in _filter(*_ARCHITECTURES[platform.machine()]))
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
-    if library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        return False
     return bool(library.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) == 0)
 
 

@@ -35,6 +35,7 @@ def environment_record(assignment: Assignment, backend: Backend, data: Dataset) 
         "threads": assignment.threads,
         "dataset": {
             "source": spec.data.source,
+            **({} if source.uri is None else {"uri": source.uri}),
             "format": source.format,
             "sha256": _digest_of(source, data),
             "rows": {name: len(data.parts[name]) for name in PART_NAMES},
@@ -54,7 +55,12 @@ def spec_digest(spec: EffectiveSpec) -> str:
 
 
 def _digest_of(source: DataSource, data: Dataset) -> str:
-    """SHA-256 of the file's bytes; of a built-in set, which has no file, that of the arrays made of it."""
+    """SHA-256 of the file's bytes; of a built-in set, which has no file, that of the arrays made of it.
+
+    Of a file that is read in place, the one that it was checked by: by now another may lie there.
+    """
+    if source.digest is not None:
+        return source.digest
     if source.path is not None:
         with Path(source.path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.broker import Bell
 from app.clock import Clock
+from app.datasets.roots import DataRoots
 from app.db import Database
 from app.storage import Storage
 from workers import exports
@@ -26,6 +27,8 @@ def no_quarantine(session: Session, device_ids: Sequence[str], reason: str) -> N
 class Equipment:
     """Times in seconds, sizes in bytes; `telemetry_s` is how often cards in use are asked how they are, 0 is never.
 
+    `idle_after_s`: after how long a held card that does nothing is shown as idle, 0 is never. `simulated_inventory` is
+    where simulated cards tell how they are, instead of the driver.
     `quarantine` marks devices as unusable, in the transaction that ends an attempt whose processes cannot be killed.
     `export` makes the files of one format from a trained model.
     """
@@ -45,7 +48,10 @@ class Equipment:
     export: Export = exports.run
     proof_s: float = PROOF_S
     telemetry_s: float = 0.0
+    idle_after_s: float = 0.0
+    simulated_inventory: Path | None = None
     nvml: Any = pynvml
+    roots: DataRoots = field(default_factory=lambda: DataRoots({}))
 
     @property
     def lock_dir(self) -> Path:

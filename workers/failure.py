@@ -16,6 +16,7 @@ CODES: Final[Mapping[str, Cause]] = {
     "invalid_data": Cause.INVALID_DATA,
     "invalid_spec": Cause.INVALID_DATA,
     "artifact_unreadable": Cause.ARTIFACT_UNREADABLE,
+    "storage_unavailable": Cause.WORKER_LOST,  # a disk of this host: another host, or a later attempt, may have it
 }
 """Our own errors, by their code."""
 

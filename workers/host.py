@@ -4,38 +4,57 @@ The heartbeat is a thread of its own. It needs neither Celery nor Redis: a messa
 lost message or a dead broker costs one interval.
 """
 
-import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 import structlog
 from sqlalchemy.orm import Session
 
+from app.beacon import WORKER_BEACON, write_beacon
 from app.broker import CHANNEL_JOURNAL, CHANNEL_WANTED
 from app.db import DatabaseDown
 from app.errors import TrainshedError
 from app.fleet import registry
-from app.fleet.registry import DeviceFacts, WorkerFacts
+from app.fleet.devices import quarantine
+from app.fleet.registry import HostReport, WorkerFacts
 from app.jobs import attempts, claims
 from app.jobs.states import StopRequest
+from app.logs import bind_process
+from app.metering import lease_renewal_failures, running_attempts
+from app.migrations_runner import SchemaNotUsable, wait_for_schema
+from workers.device_board import DeviceBoard
 from workers.equipment import Equipment
-from workers.inventory.telemetry import sample
+from workers.inventory.telemetry import sampler_of
+from workers.ownership import remove_tree
 from workers.settle import Settler
 from workers.stopping import SECOND_NS, StopReason
 from workers.supervisor import Supervisor
+from workers.surroundings import Surroundings
 from workers.telemetry import Telemetry
 
 log = structlog.get_logger("worker")
 
-QUARANTINED: Final = "quarantined"
 LAST_WORDS_S: Final = 5.0
 """Beyond the grace of a stop: how long the attempts may take to write their ends before the worker leaves them."""
 
+REPLACED: Final = 0
+CANNOT_START: Final = 2
+BLIND: Final = 3
+"""Exit codes of a worker that leaves by itself: another start has this host now; the schema is not usable; the driver
+has not answered for too long, and a restart of the container may bring it back."""
+
 Key = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds: how long to wait for the schema at the start, and without a driver while nothing runs; 0 is for ever."""
+
+    schema_wait_s: float = 300.0
+    blind_exit_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -54,27 +73,34 @@ class Rhythm:
 class Host:
     """One start of a host's worker; `facts.instance` is unique to it.
 
-    `on_deposed` is called, from the heartbeat's thread, when another instance has taken the host over.
+    `leave` is called, from the heartbeat's thread, with the exit code, when the worker must end by itself.
     """
 
     def __init__(
         self,
         facts: WorkerFacts,
-        devices: Sequence[DeviceFacts],
+        surroundings: Surroundings,
         equipment: Equipment,
         rhythm: Rhythm,
-        on_deposed: Callable[[], None],
+        leave: Callable[[int], None],
+        limits: Limits | None = None,
     ) -> None:
         self._facts = facts
-        self._devices = list(devices)
+        self._surroundings = surroundings
+        surroundings.tell(self._supervisors)
+        self._reported: HostReport | None = None
         self._equipment = replace(equipment, quarantine=self._quarantine)
         self._rhythm = rhythm
-        self._on_deposed = on_deposed
+        self._leave = leave
+        self._limits = limits or Limits()
         self._settler = Settler(equipment.database, equipment.lock_dir, facts.instance)
         self._changed = threading.Condition()
         self._attempts: dict[Key, Supervisor] = {}
-        self._telemetry = Telemetry(partial(sample, equipment.nvml), equipment.telemetry_s, self._supervisors)
+        board = DeviceBoard(equipment.database, lambda: self.worker_id, self._cards, equipment.idle_after_s)
+        sampler = sampler_of(equipment.nvml, equipment.simulated_inventory)
+        self._telemetry = Telemetry(sampler, equipment.telemetry_s, self._supervisors, board, equipment.clock)
         self._stopping = False
+        self._draining = False
         self._leaving = threading.Event()
         self._wake = threading.Event()
         self._swept = False
@@ -87,6 +113,7 @@ class Host:
         """Begin to beat; registering, too, is tried again until the database answers. Needs the host's lock."""
         self._thread.start()
         self._telemetry.start()
+        self._surroundings.start()
 
     def wake(self) -> None:
         """Beat now instead of at the next interval; returns at once."""
@@ -103,6 +130,7 @@ class Host:
         """
         self.stop_claiming()
         self._telemetry.stop()
+        self._surroundings.stop()
         if self.worker_id is not None:
             self._go_offline(self.worker_id)
         self._drain()
@@ -130,39 +158,111 @@ class Host:
             self._deposed()
             return
         self._pass_on(beat.renewed, attention.stops, self._rhythm.until(asked))
+        self._heed_drain(asked=beat.draining)
         for job_id, attempt in attention.unclaimed:
             self._claim_alone(self.worker_id, job_id, attempt)
         if beat.renewed - self._keys() - set(attention.unclaimed):
             self._settle(self.worker_id)
+        self._report(self.worker_id)
 
     def _beat(self) -> None:
+        if not self._has_schema():
+            return
         while not self._leaving.is_set():
             self._wake.clear()
             try:
                 self.attend()
             except DatabaseDown:
+                lease_renewal_failures.inc()
                 self._say_database_is(answering=False)
             except TrainshedError as error:
+                lease_renewal_failures.inc()
                 log.error("heartbeat_refused", code=error.code, error=str(error))  # noqa: TRY400 - says it all
             except Exception:
                 # Whatever it was, the next beat may go well, and without a beat every run of this host would end.
+                lease_renewal_failures.inc()
                 log.exception("heartbeat_failed")
             else:
                 self._say_database_is(answering=True)
+            self._give_sign_of_life()
+            self._leave_if_blind()
             self._wake.wait(self._rhythm.heartbeat_s)
+
+    def _has_schema(self) -> bool:
+        """Wait for the migration of a deployment that is just starting; False when it is time to leave."""
+        database, clock = self._equipment.database, self._equipment.clock
+        try:
+            return wait_for_schema(database, clock, self._limits.schema_wait_s, self._pause)
+        except SchemaNotUsable as error:
+            log.error("schema_not_usable", code=error.code, error=str(error))  # noqa: TRY400 - says it all
+            self._leave(CANNOT_START)
+            return False
+
+    def _pause(self, seconds: float) -> bool:
+        self._give_sign_of_life()
+        return self._leaving.wait(seconds)
+
+    def _give_sign_of_life(self) -> None:
+        facts = {
+            "at_boot_ns": self._equipment.clock.boot_ns(),
+            "instance": self._facts.instance,
+            "registered": self.registered.is_set(),
+            **self._surroundings.beacon(),
+        }
+        write_beacon(self._equipment.run_dir / WORKER_BEACON, facts)
+
+    def _leave_if_blind(self) -> None:
+        """A container can lose its cards for good while it runs; what runs keeps them, so nothing may run."""
+        limit_s = self._limits.blind_exit_s
+        if limit_s and not self._stopping and not self._keys() and self._surroundings.blind_s >= limit_s:
+            log.error("driver_lost", silent_s=round(self._surroundings.blind_s), exit_code=BLIND)
+            self.stop_claiming()
+            self._leave(BLIND)
 
     def _register(self) -> str:
         """Register this instance, then settle what earlier ones left open, so that it runs again at once."""
         if not self._swept:
             self._settler.sweep_all()
-            shutil.rmtree(self._equipment.run_dir / "work", ignore_errors=True)
+            self._clear_work()
             self._swept = True
-        database = self._equipment.database
+        database, seen = self._equipment.database, self._surroundings.report()
+        facts = replace(self._facts, reason=seen.reason, condition=seen.condition)
         with database.write() as session:
-            worker_id = registry.register(session, self._facts, self._devices, database.now(session))
-        log.info("registered", host_id=self._facts.host_id, worker_id=worker_id, devices=len(self._devices))
+            worker_id = registry.register(session, facts, seen.devices, database.now(session))
+        self._reported = seen
+        bind_process(worker_id=worker_id)
+        log.info("registered", host_id=facts.host_id, worker_id=worker_id, devices=len(seen.devices or ()))
         self._settle(worker_id)
         return worker_id
+
+    def _clear_work(self) -> None:
+        """Remove what earlier starts left in the work folder, not the folder: its mode may let trainers pass.
+
+        What begins with a dot is this start's own: a probe may be under way.
+        """
+        work = self._equipment.run_dir / "work"
+        for path in work.glob("[!.]*"):
+            remove_tree(path)
+
+    def _report(self, worker_id: str) -> None:
+        """Write what was seen of the host since the last report, if that is anything new."""
+        seen = self._surroundings.report()
+        if seen == self._reported:
+            return
+        database = self._equipment.database
+        with database.write() as session:
+            registry.report(session, worker_id, self._facts.instance, seen, database.now(session))
+        self._reported = seen
+        self._equipment.bell.ring(CHANNEL_WANTED)  # a device may have become free
+
+    def _heed_drain(self, *, asked: bool) -> None:
+        """Stop what runs at its next safe point, for as long as somebody wants the host empty."""
+        if asked != self._draining:
+            log.info("draining" if asked else "not_draining_any_more")
+            self._draining = asked
+        if asked:
+            for supervisor in self._supervisors():
+                supervisor.stop(StopReason.DRAIN)
 
     def _settle(self, worker_id: str) -> None:
         for job_id in self._settler.settle(worker_id, self._keys()):
@@ -214,7 +314,8 @@ class Host:
         supervisor = Supervisor(claim, self._equipment, self._rhythm.until(asked), self._ended)
         with self._changed:
             self._attempts[supervisor.key] = supervisor
-            if self._is_stopping():
+            running_attempts.set(len(self._attempts))
+            if self._is_stopping() or self._draining:
                 supervisor.stop(StopReason.DRAIN)
         log.info("claimed", job_id=job_id, attempt=attempt)
         supervisor.start()
@@ -226,11 +327,15 @@ class Host:
         log.info("attempt_over", job_id=supervisor.key[0], attempt=supervisor.key[1])
         with self._changed:
             self._attempts.pop(supervisor.key, None)
+            running_attempts.set(len(self._attempts))
             self._changed.notify_all()
 
     def _keys(self) -> set[Key]:
         with self._changed:
             return set(self._attempts)
+
+    def _cards(self) -> list[str]:
+        return [device.id for device in self._surroundings.devices() if device.kind == "cuda"]
 
     def _supervisors(self) -> list[Supervisor]:
         with self._changed:
@@ -243,7 +348,7 @@ class Host:
             for supervisor in self._attempts.values():
                 supervisor.stop(StopReason.FENCED)
         self._leaving.set()
-        self._on_deposed()
+        self._leave(REPLACED)
 
     def _drain(self) -> None:
         with self._changed:
@@ -268,15 +373,8 @@ class Host:
             log.warning("not_set_offline")
 
     def _quarantine(self, session: Session, device_ids: Sequence[str], reason: str) -> None:
-        """Mark devices as unusable until this worker starts again."""
-        with self._changed:
-            self._devices = [
-                replace(device, health=QUARANTINED, reason=reason) if device.id in device_ids else device
-                for device in self._devices
-            ]
-        if self.worker_id is not None:
-            now = self._equipment.database.now(session)
-            registry.record_devices(session, self.worker_id, self._devices, now)
+        """Keep devices out of use until somebody releases them."""
+        quarantine(session, device_ids, reason, self._equipment.database.now(session))
 
     def _say_database_is(self, *, answering: bool) -> None:
         """Once per change, not once per beat."""

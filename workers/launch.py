@@ -3,6 +3,9 @@
 `Launcher` is the port; `ColdLauncher` execs a launcher for each attempt. Everything here may be called from any
 thread, also from one that ends before the attempt: a launcher has no parent-death signal (that follows the thread),
 the end of its socket is its death notice.
+
+Where there is a pool of users, each trainer gets one of its own. The work folder is then that user's while the attempt
+runs, and the worker's again when `close` returns.
 """
 
 import contextlib
@@ -12,6 +15,7 @@ import secrets
 import socket
 import subprocess
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +35,7 @@ from workers.locks import lock_names
 from workers.processes import LAUNCH_TAG, await_end, kill_launch, kill_process
 from workers.protocol import Assignment, Stop, encode
 from workers.sweep import sweep
+from workers.trainer_user import NoUserFree, TrainerUsers
 
 __all__ = [
     "Busy",
@@ -60,15 +65,26 @@ class ColdLauncher:
     """Execs one launcher for each attempt.
 
     `close_ms`: how long a launcher may take to end its trainer and prove it; after that it is frozen, and killed too.
+    `users`: where trainers get users of their own from; None: they run as this process does.
     """
 
-    def __init__(self, close_ms: int = CLOSE_MS) -> None:
+    def __init__(self, close_ms: int = CLOSE_MS, users: TrainerUsers | None = None) -> None:
         self._close_ms = close_ms
+        self._users = users
 
     def start(self, request: LaunchRequest) -> "ColdRun":
-        launch = secrets.token_hex(16)
         Path(request.assignment.work_dir).mkdir(parents=True, exist_ok=True)
-        request.lock_dir.mkdir(parents=True, exist_ok=True)
+        request.lock_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        user = None if self._users is None else _User.given(self._users, request)
+        try:
+            return self._start(request, user)
+        except BaseException:
+            if user is not None:
+                user.end()
+            raise
+
+    def _start(self, request: LaunchRequest, user: "_User | None") -> "ColdRun":
+        launch = secrets.token_hex(16)
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             control, launcher_end = _socket_pair(socket.SOCK_SEQPACKET, ours, theirs)
             messages, trainer_end = _socket_pair(socket.SOCK_STREAM, ours, theirs)
@@ -78,11 +94,42 @@ class ColdLauncher:
             assignment = os.memfd_create("assignment", os.MFD_CLOEXEC)
             theirs.callback(os.close, assignment)
             _fill(assignment, request.assignment)
-            process = _exec_launcher(request, launch, launcher_end.fileno(), trainer_output)
+            process = _exec_launcher(request, user, launch, launcher_end.fileno(), trainer_output)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # died already: events() tells
-                socket.send_fds(control, [_run_packet(request)], [trainer_end.fileno(), trainer_output, assignment])
+                packet = _run_packet(request, user)
+                socket.send_fds(control, [packet], [trainer_end.fileno(), trainer_output, assignment])
             ours.pop_all()
-            return ColdRun(launch, process, control, messages, output, self._close_ms)
+            return ColdRun(launch, process, control, messages, output, self._close_ms, user)
+
+
+@dataclass(frozen=True)
+class _User:
+    """The user that one attempt has got, with the folder that is lent to it."""
+
+    users: TrainerUsers
+    uid: int
+    work_dir: Path
+
+    @classmethod
+    def given(cls, users: TrainerUsers, request: LaunchRequest) -> "_User":
+        try:
+            user = cls(users, users.take(_locks(request)), Path(request.assignment.work_dir))
+        except NoUserFree as error:
+            raise LaunchFailed(request.interpreter, str(error)) from error
+        try:
+            users.hand_over(user.work_dir, user.uid)
+        except OSError as error:
+            user.end()
+            raise LaunchFailed(request.interpreter, f"its work folder cannot be handed over: {error}") from error
+        return user
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Such a user has no entry in any list of users, and may write in its work folder alone."""
+        return {"USER": "trainer", "LOGNAME": "trainer", "TMPDIR": str(self.work_dir)}
+
+    def end(self, *, kill: bool = False) -> None:
+        self.users.take_back(self.work_dir, self.uid, kill=kill)
 
 
 class ColdRun:
@@ -96,6 +143,7 @@ class ColdRun:
         messages: socket.socket,
         output: int,
         close_ms: int,
+        user: _User | None = None,
     ) -> None:
         self.control = control
         self.messages = messages
@@ -103,6 +151,7 @@ class ColdRun:
         self._launch = launch
         self._process = process
         self._close_ms = close_ms
+        self._user = user
         self._trainer: StartedEvent | None = None
         self._over = False
         self._closed = False
@@ -142,7 +191,7 @@ class ColdRun:
         """End the attempt if it still runs, and give everything back; blocks for milliseconds, at worst for seconds.
 
         The end of the socket makes the launcher kill the group. When the launcher is dead, frozen or could not prove
-        the end, the trainer and all else that carries the launch's tag is killed from here.
+        the end, the trainer and all else that carries the launch's tag, or runs as its user, is killed from here.
         """
         with self._closing:
             if self._closed:
@@ -150,12 +199,20 @@ class ColdRun:
             self._closed = True
             self.events()  # perhaps nobody has read yet who the trainer is
             self.control.close()
-            if self._end_launcher() != 0:
-                if self._trainer is not None:
-                    kill_process(self._trainer.pid, self._trainer.start_time, wait_ms=GONE_MS)
-                kill_launch(self._launch, wait_ms=GONE_MS)
-            self.messages.close()
-            os.close(self.output)
+            proven = self._end_launcher() == 0
+            try:
+                if not proven:
+                    self._kill()
+                if self._user is not None:
+                    self._user.end(kill=not proven)
+            finally:
+                self.messages.close()
+                os.close(self.output)
+
+    def _kill(self) -> None:
+        if self._trainer is not None:
+            kill_process(self._trainer.pid, self._trainer.start_time, wait_ms=GONE_MS)
+        kill_launch(self._launch, wait_ms=GONE_MS)
 
     def _end_launcher(self) -> int:
         pidfd = os.pidfd_open(self._process.pid)
@@ -172,7 +229,9 @@ class ColdRun:
             self.control.send(json.dumps(message).encode())
 
 
-def _exec_launcher(request: LaunchRequest, launch: str, control: int, output: int) -> "subprocess.Popen[bytes]":
+def _exec_launcher(
+    request: LaunchRequest, user: _User | None, launch: str, control: int, output: int
+) -> "subprocess.Popen[bytes]":
     assignment = request.assignment
     # -P: without it the working directory comes first on the path, and a file there could be taken for torch.
     # The launcher writes to the attempt's log too, so that a broken environment explains itself there.
@@ -184,7 +243,12 @@ def _exec_launcher(request: LaunchRequest, launch: str, control: int, output: in
             stdout=output,
             stderr=output,
             cwd=assignment.work_dir,
-            env={**framework_environment(assignment.spec.framework), **request.environment, LAUNCH_TAG: launch},
+            env={
+                **framework_environment(assignment.spec.framework),
+                **request.environment,
+                **({} if user is None else user.environment),
+                LAUNCH_TAG: launch,
+            },
             pass_fds=[control],
             start_new_session=True,
         )
@@ -192,12 +256,20 @@ def _exec_launcher(request: LaunchRequest, launch: str, control: int, output: in
         raise LaunchFailed(request.interpreter, error.strerror or str(error)) from error
 
 
-def _run_packet(request: LaunchRequest) -> bytes:
-    assignment = request.assignment
-    names = lock_names(assignment.job_id, [device.id for device in assignment.devices])
-    locks = [str(request.lock_dir / name) for name in names]
-    run = {"type": "run", "entry": request.entry, "locks": locks, "until": request.until_boot_ns}
+def _run_packet(request: LaunchRequest, user: _User | None) -> bytes:
+    run = {
+        "type": "run",
+        "entry": request.entry,
+        "locks": [str(request.lock_dir / name) for name in _locks(request)],
+        "until": request.until_boot_ns,
+        "uid": None if user is None else user.uid,
+    }
     return json.dumps(run).encode()
+
+
+def _locks(request: LaunchRequest) -> list[str]:
+    assignment = request.assignment
+    return lock_names(assignment.job_id, [device.id for device in assignment.devices])
 
 
 def _socket_pair(

@@ -6,7 +6,7 @@ touch a device.
 
 The socket is AF_UNIX SOCK_SEQPACKET; each packet is one JSON object:
 
-    worker -> launcher   run {entry, locks, until} + descriptors [messages, output, assignment]
+    worker -> launcher   run {entry, locks, until, uid} + descriptors [messages, output, assignment]
                          until {boot_ns}        the deadline has moved
                          stop {signal}          signal the trainer's whole group
                          end of file            SIGKILL the group at once, even when it is frozen
@@ -14,7 +14,8 @@ The socket is AF_UNIX SOCK_SEQPACKET; each packet is one JSON object:
                          started {pid, pgid, start_time}
                          ended {code | signal, max_rss_bytes, survivors, deadline}
 
-One run, then the launcher leaves: 0 when no descendant of the trainer is left, else not 0.
+One run, then the launcher leaves: 0 when no descendant of the trainer is left, else not 0. With a `uid` the trainer
+runs as that user, without any capability, and the launcher keeps its own, to be able to end it.
 """
 
 import contextlib
@@ -31,7 +32,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from workers.locks import close_all, take_all
-from workers.processes import read_stat
+from workers.privileges import become
+from workers.processes import kill_user, processes_of, read_stat
 
 PACKET_LIMIT: Final = 64 * 1024
 POLL_LIMIT_MS: Final = 60_000
@@ -93,22 +95,24 @@ def _run(control: socket.socket, request: dict[str, Any], descriptors: list[int]
     pid = os.fork()
     if pid == 0:
         control.close()  # else the worker would not see the launcher's end
-        _become_trainer(launcher, request["entry"], descriptors)
+        _become_trainer(launcher, request["entry"], request["uid"], descriptors)
     # Closed, never LOCK_UN: that would free the locks under the trainer.
     close_all([*locks, *descriptors])
     trainer = Trainer(pid)
     _send(control, {"type": "started", "pid": pid, "pgid": pid, "start_time": trainer.start_time})
     deadline = _watch(control, trainer, request["until"])
-    return _settle(control, trainer, request["locks"], deadline=deadline)
+    return _settle(control, trainer, request["locks"], request["uid"], deadline=deadline)
 
 
-def _become_trainer(launcher: int, entry: str, descriptors: Sequence[int]) -> NoReturn:
+def _become_trainer(launcher: int, entry: str, uid: int | None, descriptors: Sequence[int]) -> NoReturn:
     """Turn the forked child into the trainer and run `entry` ("module:function") with its two descriptors."""
     code: object = 1
     try:
         messages, output, assignment = descriptors
         os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if uid is not None:
+            become(uid)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after the change of user, which would clear it
         if os.getppid() != launcher:
             os._exit(NO_PROOF)  # the launcher died before its death could signal us
         for signum in _IGNORED:
@@ -157,27 +161,28 @@ def _watch(control: socket.socket, trainer: Trainer, until: int) -> bool:
             until = _boot_ns() + KILL_AGAIN_NS
 
 
-def _settle(control: socket.socket, trainer: Trainer, locks: Sequence[str], *, deadline: bool) -> int:
+def _settle(control: socket.socket, trainer: Trainer, locks: Sequence[str], uid: int | None, *, deadline: bool) -> int:
     # While the zombie reserves the group's id, and not a moment later.
     trainer.signal(signal.SIGKILL)
     pid, status, usage = os.wait4(trainer.pid, os.WNOHANG)
     if pid == 0:
         return NO_PROOF  # the worker is gone and the trainer cannot be killed (a device's driver holds it)
-    survivors = not _all_gone(locks)
+    survivors = not _all_gone(locks, uid)
     code = os.waitstatus_to_exitcode(status)
     _send(control, _ended(code, max_rss_bytes=usage.ru_maxrss * 1024, survivors=survivors, deadline=deadline))
     return NO_PROOF if survivors else 0
 
 
-def _all_gone(locks: Sequence[str]) -> bool:
+def _all_gone(locks: Sequence[str], uid: int | None) -> bool:
     """Prove that no descendant of the trainer is left: the launcher has no child, and every lock can be taken again.
 
     Children catch those that left the session, also when they exec'ed and so closed the locks; locks catch whoever
     was handed a descriptor. Children are killed, a lock's holder is not: it may be the device's next, rightful owner.
+    A trainer with a user of its own could unlock what it inherited: there it counts too that the user has no process.
     """
     give_up = _boot_ns() + PROOF_NS
     while True:
-        if not _kill_children():
+        if not _kill_children() and (uid is None or not _kill_user(uid)):
             descriptors, held = take_all(locks)
             close_all(descriptors)
             if held is None:
@@ -201,6 +206,12 @@ def _kill_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def _kill_user(uid: int) -> bool:
+    """Kill what runs as the trainer's user; True while something is left."""
+    kill_user(uid)
+    return bool(processes_of(uid))
 
 
 def _ended(code: int, *, max_rss_bytes: int, survivors: bool, deadline: bool) -> dict[str, Any]:

@@ -4,7 +4,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.tables.in_place import open_below
+from app.errors import TrainshedError
+from app.tables.in_place import RootUnavailable, open_below
 from workers.protocol import DataSource
 
 
@@ -17,13 +18,20 @@ def located(source: DataSource) -> Iterator[Path | None]:
 
     Raises:
         UnusableFile: it is not there, may not be read, is not what was registered, or changed under the block.
+        RootUnavailable: its file system failed, also under the block.
     """
     if source.path is None:
         yield None
     elif source.root is None:
         yield Path(source.path)
     else:
-        with open_below(Path(source.root), source.path, source.uri or source.path) as file:
-            file.require(source.digest or "")
-            yield file.path
-            file.require_unchanged()
+        uri = source.uri or source.path
+        try:
+            with open_below(Path(source.root), source.path, uri) as file:
+                file.require(source.digest or "")
+                yield file.path
+                file.require_unchanged()
+        except OSError as error:
+            if isinstance(error, TrainshedError):
+                raise
+            raise RootUnavailable(uri, error.strerror or "its file system failed") from None

@@ -4,8 +4,9 @@ A driver that does not answer takes nothing away from what runs: contexts that e
 lost its view of the cards. It only keeps new jobs off the host.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import structlog
@@ -13,7 +14,7 @@ import structlog
 from app.clock import Clock
 from app.errors import TrainshedError
 from app.fleet.condition import Driver
-from app.fleet.devices import OK, DeviceFacts, DeviceProcess
+from app.fleet.devices import UNHEALTHY, DeviceFacts, DeviceProcess
 from app.jobs.claims import ClaimedDevice
 from workers.inventory.base import Inventory, Listing
 from workers.inventory.neighbours import Neighbours, Occupant
@@ -24,6 +25,10 @@ log = structlog.get_logger("worker")
 FOREIGN: Final = "{process} is using {device} as well; the job may get slower or run out of the device's memory."
 SICK: Final = "{device} is not well any more: {reason}"
 VANISHED: Final = "{device} is not there any more. {reason} The attempt ends, and the job goes on elsewhere."
+
+
+_SEVERAL: Final = ("", 0)
+"""Stands for two attempts in a row on a device."""
 
 
 class Attempt(Protocol):
@@ -81,7 +86,7 @@ class Lookout:
         if listing.blind:
             self.outlook = self._outlook(listing, last.devices, last)
             return self.outlook
-        devices = self._neighbours.judge(listing, occupants(present) | before)
+        devices = self._neighbours.judge(listing, _meanwhile(before, occupants(present)))
         self.outlook = self._outlook(listing, devices, last)
         self._tell(present, devices, listing.reason)
         return self.outlook
@@ -127,7 +132,7 @@ class Lookout:
                 log.warning("foreign_process", job_id=attempt.key[0], device=device.id, pid=process.pid)
                 text = FOREIGN.format(process=_capital(process), device=device.id)
                 attempt.notice("foreign_process", text)
-        is_sick = device.health != OK and not device.processes and device.reason is not None
+        is_sick = device.health == UNHEALTHY and device.reason is not None
         if is_sick and self._is_news(attempt, device.id, device.reason):
             log.warning("device_unhealthy", job_id=attempt.key[0], device=device.id, reason=device.reason)
             attempt.notice("device_unhealthy", SICK.format(device=device.id, reason=device.reason))
@@ -155,6 +160,19 @@ def occupants(attempts: Iterable[Attempt]) -> dict[str, Occupant]:
         if attempt.holds_devices
         for device in attempt.devices
     }
+
+
+def _meanwhile(before: Mapping[str, Occupant], after: Mapping[str, Occupant]) -> dict[str, Occupant]:
+    """Who was on each device during a look.
+
+    Where one attempt followed another meanwhile, a number of unknown origin may be either's: then none counts.
+    """
+    changed = {
+        device: replace(after[device], key=_SEVERAL, devices=sys.maxsize)
+        for device in before.keys() & after.keys()
+        if before[device].key != after[device].key
+    }
+    return {**before, **after, **changed}
 
 
 def blind_s(outlook: Outlook, now_ns: int) -> float:

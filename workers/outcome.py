@@ -20,6 +20,7 @@ from workers.stopping import StopReason
 DETAIL_CHARACTERS: Final = 4_000
 _STOPPED: Final = {
     StopReason.FENCED: "The worker lost its hold on the devices and killed the run.",
+    StopReason.DEVICE_GONE: "The host does not see the device any more.",
 }
 _UNREADABLE: Final = str.maketrans({"\x00": "\ufffd"})
 
@@ -123,6 +124,8 @@ def _without_launcher(watched: Watched) -> tuple[Cause, str]:
 def _by_signal(number: int, watched: Watched) -> tuple[Cause, str]:
     if number == signal.SIGKILL and watched.out_of_memory:
         return Cause.HOST_OUT_OF_MEMORY, "The kernel killed the training process to free memory."
+    if number == signal.SIGBUS:  # memory that was promised and is not there: a full /dev/shm
+        return Cause.SHARED_MEMORY, _with_tail("It ended by signal SIGBUS.", watched.tail)
     name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
     return Cause.TRAINER_KILLED, _with_tail(f"It ended by signal {name}.", watched.tail)
 

@@ -15,6 +15,7 @@ from workers.context import Context
 from workers.data.class_weights import class_weights
 from workers.data.dataset import Dataset, prepare
 from workers.data.order import largest_batch
+from workers.located import located
 from workers.protocol import Assignment
 
 
@@ -38,10 +39,12 @@ def read_dataset(assignment: Assignment, context: Context, dtype: DType = "float
 
     Raises:
         InvalidTable: the data cannot be read, or does not have what the spec names.
+        UnusableFile: data that are read in place are not what was registered.
         TooFewRows: nothing is left to train on.
     """
     source = assignment.table
-    table = read_table(None if source.path is None else Path(source.path), source.builtin, source.format)
+    with located(source) as path:
+        table = read_table(path, source.builtin, source.format)
     columns = features_and_target(table, assignment.spec)
     if columns.dropped:
         rows = f"{columns.dropped} row{' with gaps was' if columns.dropped == 1 else 's with gaps were'}"

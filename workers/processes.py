@@ -9,11 +9,15 @@ Standard library only: the launcher imports this.
 import os
 import select
 import signal
+import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 LAUNCH_TAG: Final = "TRAINSHED_LAUNCH"
 """The environment variable whose value is unique to one launch."""
+_STEP_S: Final = 0.002
+FREEZE_S: Final = 10.0
+"""How long processes that fork without end are chased; they take most of the machine's time meanwhile."""
 
 
 class ProcessStat(NamedTuple):
@@ -93,3 +97,82 @@ def kill_launch(launch: str, *, wait_ms: int = 0) -> list[int]:
     """SIGKILL every process of a launch, wherever it went: other groups and sessions, spawned ones, frozen ones."""
     stats = [stat for pid in all_pids() if launch_of(pid) == launch and (stat := read_stat(pid)) is not None]
     return [stat.pid for stat in stats if kill_process(stat.pid, stat.start_time, wait_ms=wait_ms)]
+
+
+def processes_of(uid: int) -> list[int]:
+    """The processes in which anything runs as this user; who has ended, and only waits to be reaped, is not among them.
+
+    Everybody may read who a process is, where reading its environment or its descriptors takes the same user.
+    """
+    return [pid for pid in all_pids() if _runs_as(pid, uid)]
+
+
+def kill_user(uid: int, *, wait_ms: int = 0) -> list[int]:
+    """SIGKILL every process of a trainer's user, and then wait up to `wait_ms` for their end; the pids.
+
+    Raises:
+        ValueError: for root and for this process' own user, whose processes are never all meant.
+    """
+    if uid in (0, os.geteuid()):
+        raise ValueError(f"the processes of user {uid} must not be killed")
+    give_up: float | None = None
+    killed: set[int] = set()
+    while found := _freeze(uid):
+        for pid in found:
+            _signal_user(pid, uid, signal.SIGKILL)
+        killed |= found
+        give_up = give_up or time.monotonic() + wait_ms / 1000
+        if time.monotonic() >= give_up:
+            break
+        time.sleep(_STEP_S)
+    return sorted(killed)
+
+
+def _freeze(uid: int) -> set[int]:
+    """Stop every process of the user, until no new one appears; one that forks faster than it is killed would win.
+
+    Who is stopped keeps its place among the processes that the user may have, so those that fork run out of places.
+    """
+    give_up = time.monotonic() + FREEZE_S
+    looked_at: set[int] = set()
+    frozen: set[int] = set()
+    while time.monotonic() < give_up:
+        new = [pid for pid in all_pids() if pid not in looked_at]
+        looked_at.update(new)
+        ours = [pid for pid in new if _runs_as(pid, uid)]
+        if not ours:
+            break
+        for pid in ours:
+            _signal_user(pid, uid, signal.SIGSTOP)
+        frozen.update(ours)
+    return frozen
+
+
+def _signal_user(pid: int, uid: int, signum: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (ProcessLookupError, OSError):
+        return
+    try:
+        if _runs_as(pid, uid):  # it may have ended, and its number be another's, before it was opened
+            signal.pidfd_send_signal(descriptor, signum)
+    except (ProcessLookupError, PermissionError):
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def _runs_as(pid: int, uid: int) -> bool:
+    number = str(uid).encode()
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123 - as above
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
+    if number not in text:  # most are somebody else's
+        return False
+    lines = dict(line.split(b":\t", 1) for line in text.splitlines() if b":\t" in line)
+    if number not in lines.get(b"Uid", b"").split():
+        return False
+    # A process whose first thread has left is called a zombie, although others of its threads still run.
+    return lines.get(b"State", b"")[:1] not in (b"Z", b"X") or int(lines.get(b"Threads", b"1")) > 1

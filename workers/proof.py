@@ -7,6 +7,8 @@ from typing import Final
 
 from workers.launch import sweep
 from workers.locks import close_all, take_all
+from workers.processes import processes_of
+from workers.trainer_user import given
 
 PROOF_S: Final = 60.0
 """A process that SIGKILL does not end within this hangs in a driver."""
@@ -14,11 +16,15 @@ _STEP_S: Final = 0.05
 
 
 def locks_free(lock_dir: Path, names: Sequence[str]) -> bool:
-    """Whether nobody holds any of the locks now."""
+    """Whether nobody holds any of the locks now.
+
+    A trainer with a user of its own can unlock what it inherited: of such a user no process may be left either.
+    """
     lock_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptors, held = take_all([str(lock_dir / name) for name in names])
     close_all(descriptors)
-    return held is None
+    users = [uid for uid, locks in given(lock_dir) if not set(names).isdisjoint(locks)]
+    return held is None and not any(processes_of(uid) for uid in users)
 
 
 def free_locks(

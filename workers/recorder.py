@@ -13,6 +13,7 @@ from app.broker import CHANNEL_JOURNAL, Bell
 from app.db import Database, DatabaseDown
 from app.jobs import attempts
 from app.jobs.resumption import Resumption
+from app.metering import fenced_writes
 from workers.spool import Batch, Spool
 
 log = structlog.get_logger("worker")
@@ -39,6 +40,7 @@ class Recorder:
     """One attempt's way into the database; at most one transaction per `interval_s`.
 
     `on_fenced` is called, once, from the recorder's thread when the database says that the attempt is not current.
+    `measured` answers how the attempt's cards have worked so far; it is written with each telemetry entry and the end.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Recorder:
         *,
         interval_s: float,
         on_fenced: Callable[[], None],
+        measured: Callable[[], attempts.Measured | None] = lambda: None,
     ) -> None:
         self._database = database
         self._bell = bell
@@ -57,6 +60,7 @@ class Recorder:
         self._job_id, self._attempt = attempt
         self._interval_s = interval_s
         self._on_fenced = on_fenced
+        self._measured = measured
         self._started: StartedFacts | None = None
         self._failures = 0
         self._refusals = 0
@@ -116,6 +120,7 @@ class Recorder:
             self._write_started(session, self._started, now)
         for batch in self._rest:
             self._write(session, batch, now)
+        self._write_measured(session)
 
     def rest_written(self) -> None:
         """The transaction of `write_rest` was committed."""
@@ -127,6 +132,7 @@ class Recorder:
         self._rest.clear()
 
     def _run(self) -> None:
+        structlog.contextvars.bind_contextvars(job_id=self._job_id, attempt=self._attempt)
         while not self._stop.is_set():
             if not self._failures:
                 self._spool.filled.wait()
@@ -194,7 +200,15 @@ class Recorder:
         if batch.best is not None:
             self._require(attempts.record(session, job_id, attempt, [], None, batch.best, now))
         self._require(attempts.record(session, job_id, attempt, batch.entries, batch.progress, batch.metrics, now))
+        if any(entry.kind == "telemetry" for entry in batch.entries):
+            self._write_measured(session)
+
+    def _write_measured(self, session: Session) -> None:
+        measured = self._measured()
+        if measured is not None:
+            attempts.keep_measured(session, self._job_id, self._attempt, measured)
 
     def _require(self, written: bool) -> None:  # noqa: FBT001 - the answer of a write, passed through
         if not written:
+            fenced_writes.inc()
             raise Fenced

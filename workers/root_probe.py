@@ -15,12 +15,14 @@ from app.fleet.condition import RootState
 
 _LONGEST_S: Final = 10.0
 _DYING_S: Final = 1.0
+# No number of an error. An empty folder has no data, and is what the place of a disk that is not mounted looks like.
+_EMPTY: Final = 254
 # Exits with the number of the error: there is then no pipe that a hanging child could keep open.
 _LOOK: Final = """
 import os, sys
 try:
     with os.scandir(sys.argv[1]) as entries:
-        next(entries, None)
+        sys.exit(0 if next(entries, None) else 254)
 except OSError as error:
     sys.exit(error.errno or 255)
 """
@@ -51,4 +53,6 @@ def _look(path: Path, longest_s: float) -> RootState:
         return RootState(ok=False, problem=f"It did not answer within {longest_s:g} s.")
     if code == 0:
         return RootState(ok=True)
+    if code == _EMPTY:
+        return RootState(ok=False, problem="It is empty: perhaps nothing is mounted there.")
     return RootState(ok=False, problem=f"The worker's user {os.geteuid()} cannot read it: {os.strerror(code)}.")

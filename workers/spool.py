@@ -136,6 +136,8 @@ class Spool:
         """The batch in flight is in the database."""
         with self._lock:
             self._in_flight = None
+            if self._pending.is_there():
+                self.filled.set()  # the taker may have cleared it while it tried again and again with that batch
 
     def _close_log(self) -> None:
         if not self._log_closed:

@@ -18,6 +18,8 @@ class StopReason(StrEnum):
     DRAIN = "drain"
     PREEMPT = "preempt"
     PAUSE = "pause"
+    IDLE = "idle"
+    DEVICE_GONE = "device_gone"
     TIMED_OUT = "timed_out"
     CANCEL = "cancel"
     FENCED = "fenced"
@@ -35,6 +37,8 @@ class StopReason(StrEnum):
 _CAUSES: Final = {
     StopReason.DRAIN: Cause.DRAINED,
     StopReason.PREEMPT: Cause.PREEMPTED,
+    StopReason.IDLE: Cause.IDLE,
+    StopReason.DEVICE_GONE: Cause.DEVICE_UNAVAILABLE,
     StopReason.TIMED_OUT: Cause.TIMED_OUT,
     StopReason.FENCED: Cause.WORKER_LOST,
 }

@@ -3,9 +3,8 @@
 Each attempt has a thread. What it does in the database while the trainer runs is done by its recorder's thread.
 """
 
-import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,7 @@ import structlog
 
 from app.errors import Cause, TrainshedError
 from app.jobs.attempts import ProcessFacts
-from app.jobs.claims import Claim
+from app.jobs.claims import Claim, ClaimedDevice
 from app.jobs.endings import Ending
 from app.jobs.resumption import Resumption
 from app.storage import MissingObject
@@ -24,23 +23,26 @@ from workers.checkpoint_store import CheckpointStore, Shelf
 from workers.closing import Closing, More
 from workers.equipment import Equipment
 from workers.exporting import make_exports
-from workers.inventory.telemetry import Sample
+from workers.inventory.telemetry import Sample, shown
 from workers.launch import lock_names, trainer_environment
 from workers.launch_port import Busy, Ended, LauncherGone, LaunchFailed, LaunchRequest, StartedEvent
 from workers.orders import Orders
 from workers.outcome import Watched, ending_of, failed, reason_of
+from workers.ownership import remove_tree
 from workers.proof import free_locks
 from workers.protocol import Artifact, Assignment, Started
 from workers.recorder import Recorder, StartedFacts
 from workers.spool import Spool
 from workers.stopping import SECOND_NS, StopReason
 from workers.watch import Watch
+from workers.work_meter import WorkMeter
 
 log = structlog.get_logger("worker")
 
 _LAUNCHES: Final = 3
 """How often a launch is tried when a lock is held: what held it is killed in between."""
-UNKILLABLE: Final = "A process of job {job_id} could not be killed and still holds the device; the host needs a look."
+UNKILLABLE: Final = "A trainer's process could not be killed and still holds the device; the host needs a look."
+"""Without the job's name: it is why the device is kept out of use, and people of all projects read that."""
 
 
 class Supervisor:
@@ -61,9 +63,17 @@ class Supervisor:
         self._deadline_ns = equipment.clock.boot_ns() + round(claim.remaining_s * SECOND_NS)
         self._locks = lock_names(claim.job_id, [device.id for device in claim.devices])
         self._holds_devices = True
-        self._cards = tuple(device.id for device in claim.devices if device.kind == "cuda" and not device.simulated)
+        self._cards = tuple(device.id for device in claim.devices if device.kind == "cuda")
         self._up = False
+        self._pgid: int | None = None
         self._spool = Spool(max_log_bytes=equipment.max_log_bytes)
+        self._meter = WorkMeter(
+            self._cards,
+            self._spool,
+            idle_after_s=equipment.idle_after_s,
+            stop_when_idle_s=claim.spec.stop_when_idle_s,
+            on_idle=lambda: self._orders.ask_stop(StopReason.IDLE),
+        )
         self._recorder = Recorder(
             equipment.database,
             equipment.bell,
@@ -71,6 +81,7 @@ class Supervisor:
             self.key,
             interval_s=equipment.report_interval_s,
             on_fenced=lambda: self._orders.ask_stop(StopReason.FENCED),
+            measured=self._meter.measured,
         )
         self._checkpoints = CheckpointStore(
             Shelf(
@@ -96,11 +107,26 @@ class Supervisor:
         """False from the moment on at which no process is left; a lease that is missing then means nothing."""
         return self._holds_devices
 
+    @property
+    def devices(self) -> Sequence[ClaimedDevice]:
+        return self._claim.devices
+
+    @property
+    def pgid(self) -> int | None:
+        """The trainer's process group, once it is up."""
+        return self._pgid
+
+    def notice(self, code: str, message: str) -> None:
+        """Write a sentence into the job's journal."""
+        self._spool.notice(code, message)
+
     def cards(self) -> Sequence[str]:
         return self._cards if self._up and self._holds_devices else ()
 
-    def tell_cards(self, values: Sample) -> None:
-        self._spool.telemetry({"devices": values})
+    def tell_cards(self, at_ns: int, values: Sample, idle_s: Mapping[str, float]) -> None:
+        self._meter.add(at_ns, values, idle_s)
+        if readings := shown(values):
+            self._spool.telemetry({"devices": readings})
 
     @property
     def until_boot_ns(self) -> int:
@@ -123,6 +149,7 @@ class Supervisor:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
+        structlog.contextvars.bind_contextvars(job_id=self.key[0], attempt=self.key[1])
         self._recorder.start()
         work_dir: Path | None = None
         try:
@@ -135,7 +162,7 @@ class Supervisor:
         finally:
             self._checkpoints.finish()
             if work_dir is not None:
-                shutil.rmtree(work_dir, ignore_errors=True)
+                remove_tree(work_dir)
             self._orders.close()
             self._on_end(self)
 
@@ -159,7 +186,7 @@ class Supervisor:
             if claim.attempt > 1:
                 remove_left_overs(claim, equipment.database, equipment.storage)
             beginning = fetch_beginning(claim, work_dir, equipment.storage, self._spool.notice)
-            assignment = make_assignment(claim, work_dir, equipment.storage, beginning)
+            assignment = make_assignment(claim, work_dir, equipment.storage, beginning, equipment.roots)
         except (MissingObject, NothingToInitializeFrom) as error:
             return failed(Cause.INVALID_DATA, str(error))
         except (OSError, TrainshedError) as error:
@@ -210,6 +237,7 @@ class Supervisor:
 
     def _started(self, process: StartedEvent, started: Started) -> None:
         self._up = True
+        self._pgid = process.pgid
         facts = started.model_dump(exclude={"type", "pid", "pgid"})
         known = ProcessFacts(process.pid, process.pgid, str(process.start_time))
         self._recorder.started(StartedFacts(known, facts, self._resumed))
@@ -233,12 +261,13 @@ class Supervisor:
                 self._recorder.stop()
                 return
             if self._orders.stop is not StopReason.FENCED:
-                self._closing().end_with_quarantine(failed(Cause.DEVICE_FAULT, UNKILLABLE.format(job_id=self.key[0])))
+                self._closing().end_with_quarantine(failed(Cause.DEVICE_FAULT, UNKILLABLE))
                 return
         self._close(ending_of(watched), work_dir, watched)
 
     def _close(self, ending: Ending, work_dir: Path | None, watched: Watched | None = None) -> None:
         self._holds_devices = False
+        self._meter.conclude()
         closing = self._closing()
         if ending.succeeded and work_dir is not None and watched is not None:
             closing.end_with_files(ending, watched.artifacts, work_dir, self._exports(watched.artifacts, work_dir))

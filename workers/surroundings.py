@@ -94,8 +94,7 @@ class Surroundings:
             driver=outlook.driver,
             metrics_port=self._metrics_port,
         )
-        at_first_look = outlook.blind_since_ns is not None and not outlook.devices
-        devices = outlook.devices if outlook.blind_since_ns is None or at_first_look else None
+        devices = outlook.devices if outlook.blind_since_ns is None else None
         return HostReport(devices, reasons, condition)
 
     def devices(self) -> tuple[DeviceFacts, ...]:
@@ -115,9 +114,9 @@ class Surroundings:
         return {"inventory_ok": sees, "inventory_at_boot_ns": outlook.at_boot_ns, "reason": outlook.reason}
 
     def _silence(self, outlook: Outlook) -> list[Remark]:
-        """A host that never saw its devices has none to protect, and its reason says why."""
+        """Also before a first answer: what an earlier start wrote of the devices still stands, and may not be so."""
         found = []
-        if outlook.blind_since_ns is not None and outlook.devices:
+        if outlook.blind_since_ns is not None:
             found.append(Remark("driver_silent", outlook.reason or DRIVER_SILENT.message))
         elif self._looks.under_way_s > self._patience_s:
             found.append(DRIVER_SILENT)

@@ -8,7 +8,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from workers.processes import all_pids, kill_launch, kill_process, launch_of, read_stat
+from workers.processes import all_pids, kill_launch, kill_process, kill_user, launch_of, read_stat
+from workers.trainer_user import given
 
 WAIT_MS = 2_000
 
@@ -16,7 +17,7 @@ WAIT_MS = 2_000
 def holders(lock_dir: Path, names: Iterable[str]) -> list[int]:
     """List the processes that hold one of the lock files of these names, this process not among them.
 
-    Processes of other users, whose descriptors cannot be read, are not found.
+    Processes of other users, whose descriptors cannot be read, are not found: see `sweep`.
     """
     files = {(stat.st_dev, stat.st_ino) for name in names if (stat := _stat(lock_dir / name)) is not None}
     if not files:
@@ -27,17 +28,23 @@ def holders(lock_dir: Path, names: Iterable[str]) -> list[int]:
 def sweep(lock_dir: Path, names: Iterable[str]) -> list[int]:
     """SIGKILL the holders of these locks, frozen ones too, with all else of their launches; the pids that were killed.
 
-    Only for locks that belong to the caller: whoever holds one is taken for a left-over. Returns when they are gone
-    (a lock is free once its last holder has ended), or after two seconds for each that cannot be killed.
+    Only for locks that belong to the caller: whoever holds one is taken for a left-over. A trainer with a user of its
+    own is found by what was noted of that user. Returns when they are gone (a lock is free once its last holder has
+    ended), or after two seconds for each that cannot be killed.
     """
     names = list(names)
-    killed: set[int] = set()
+    killed = _kill_users(lock_dir, set(names))
     while found := [pid for pid in holders(lock_dir, names) if pid not in killed]:
         new = {pid for holder in found for pid in _kill_holder(holder)}
         if not new - killed:
             break
         killed |= new
     return sorted(killed)
+
+
+def _kill_users(lock_dir: Path, names: set[str]) -> set[int]:
+    users = [uid for uid, locks in given(lock_dir) if not names.isdisjoint(locks)]
+    return {pid for uid in users for pid in kill_user(uid, wait_ms=WAIT_MS)}
 
 
 def _kill_holder(pid: int) -> list[int]:

@@ -31,6 +31,7 @@ _ADDED = (
     ("attempts", "utilization", sa.Float()),
     ("attempts", "verdict", sa.String(length=16)),
     ("datasets", "uri", sa.String(length=1024)),
+    ("datasets", "modified_at", UtcDateTime()),
 )
 
 

@@ -7,7 +7,7 @@ from fastapi import Path, Request, Response
 
 from app.accounts.service import Principal
 from app.api.bodies import json_response
-from app.api.downloads import Download, not_modified, stored_file
+from app.api.downloads import Stored, download, not_modified
 from app.api.errors import NoSuchArtifact
 from app.api.filters import JobId
 from app.api.openapi import problems
@@ -67,8 +67,8 @@ async def _download(job_id: str, name: str, request: Request, services: Services
     unchanged = not_modified(request, artifact.digest)
     if unchanged is not None:
         return unchanged
-    path = await run_sync(stored_file, services.storage, artifact.storage_key, NoSuchArtifact())
-    return Download(path, artifact.size_bytes, artifact.digest, artifact.media_type, artifact.name)
+    file = Stored(artifact.storage_key, artifact.size_bytes, artifact.digest, artifact.media_type, artifact.name)
+    return await run_sync(download, request, services.storage, file, NoSuchArtifact())
 
 
 def _find(services: Services, principal: Principal, job_id: str, name: str) -> Artifact:

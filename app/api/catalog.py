@@ -21,13 +21,15 @@ FRAMEWORKS: Final = ("torch", "tensorflow")
 
 @router.get("/catalog", summary="List what a spec can choose from", responses={200: {"model": CatalogView}})
 def read_catalog(services: ServicesDep) -> Response:
-    """Frameworks and whether a worker has them now; models, layers, optimizers, schedules, losses, metrics, data sets.
+    """Frameworks and whether a worker has them now; models, layers, optimizers, schedules, losses, metrics, data.
 
     Each has an example that is valid as it stands; those that have settings also their JSON Schema.
     """
-    heard = Counter(name for host in services.hosts.get() if host.online for name in host.frameworks)
+    online = [host for host in services.hosts.get() if host.online]
+    heard = Counter(name for host in online for name in host.frameworks)
     frameworks = [{"name": name, "online": heard[name] > 0, "workers": heard[name]} for name in FRAMEWORKS]
-    return json_response({"object": "catalog", "frameworks": frameworks, **_choices()})
+    roots = [{"name": name, "workers": sum(host.reads(name) for host in online)} for name in services.roots.names]
+    return json_response({"object": "catalog", "frameworks": frameworks, **_choices(), "data_roots": roots})
 
 
 @cache

@@ -45,6 +45,13 @@ class DatasetChoice(View):
     example: dict[str, Any]
 
 
+class RootChoice(View):
+    """A folder whose tables are read where they lie: `POST /v1/datasets` with `root://name/path`."""
+
+    name: str
+    workers: int = Field(description="How many that are heard now can read it.")
+
+
 class CatalogView(View):
     object: Literal["catalog"]
     frameworks: list[FrameworkChoice]
@@ -55,3 +62,4 @@ class CatalogView(View):
     losses: list[WordChoice]
     metrics: list[WordChoice]
     datasets: list[DatasetChoice]
+    data_roots: list[RootChoice]

@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from app.api.archives import Member, zip_chunks
-from app.api.downloads import not_modified, stored_file
+from app.api.downloads import not_modified, open_stored
 from app.api.filters import JobId
 from app.api.openapi import problems
 from app.api.paging import Limit, Order, list_response
@@ -116,17 +116,13 @@ def download_checkpoint(
 
 
 def _open(services: Services, facts: CheckpointFacts) -> list[Member]:
-    """Every file open before the first byte is sent: one that is deleted meanwhile is still read to its end."""
+    """Every file open before the first byte is sent: of this host, one that is deleted meanwhile is read to its end."""
     missing = NotFound("checkpoint of step", str(facts.step))
     with ExitStack() as opened:
         members = []
         for file, key in zip(facts.files, facts.keys, strict=True):
-            path = stored_file(services.storage, key, missing)
-            try:
-                source = path.open("rb")
-            except FileNotFoundError:
-                raise missing from None
-            members.append(Member(file.name, opened.enter_context(source), file.size_bytes))
+            source = opened.enter_context(open_stored(services.storage, key, missing))
+            members.append(Member(file.name, source, file.size_bytes))
         opened.pop_all()
         return members
 

@@ -1,7 +1,8 @@
-"""Tables to train on: upload, list, read, delete."""
+"""Tables to train on: upload, register, list, read, delete."""
 
 import hashlib
-from pathlib import Path
+from dataclasses import replace
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 import structlog
@@ -14,23 +15,36 @@ from sqlalchemy.orm import Session
 
 from app.accounts.service import Principal
 from app.api.bodies import json_response
-from app.api.downloads import stored_file
+from app.api.downloads import as_file
 from app.api.errors import StorageUnavailable
 from app.api.filters import IdempotencyKey
 from app.api.idempotency import digest_of, find_replay, remember
+from app.api.limits import JSON, content_type
 from app.api.openapi import problems
 from app.api.paging import DatasetPage, list_response
+from app.api.registration import DatasetRequest, at_root, check_in_place, preview_in_place, read_request
 from app.api.routing import api_router
 from app.api.services import PrincipalDep, Services, ServicesDep
+from app.api.uploads import Upload as Received
 from app.api.uploads import received
 from app.api.views import BuiltinView, DatasetLine, DatasetView, ListView, PreviewView
+from app.datasets.models import Dataset
 from app.datasets.schemas import dataset_json, dataset_line, describe_builtin
-from app.datasets.service import Upload, add_dataset, delete_dataset, get_dataset, list_datasets
+from app.datasets.service import (
+    Also,
+    InPlace,
+    Upload,
+    add_dataset,
+    delete_dataset,
+    get_dataset,
+    list_datasets,
+    register_dataset,
+)
 from app.errors import Conflict, NotFound
 from app.ids import pattern
 from app.jobs.models import Job
 from app.jobs.states import FINAL
-from app.tables import BUILTIN, TableFormat, detect, format_of, preview
+from app.tables import BUILTIN, Preview, detect, format_of, preview
 from app.tables.apart import PACKED, preview_apart, profile_apart
 
 log = structlog.get_logger("trainshed.api")
@@ -68,6 +82,7 @@ _BODY: Final = {
             "text/tab-separated-values": {"schema": _BINARY, "example": "a\tb\tlabel\n1\t2\tyes\n3\t4\tno\n"},
             "application/vnd.apache.parquet": {"schema": _BINARY},
             "application/octet-stream": {"schema": _BINARY},
+            "application/json": {"schema": {"$ref": "#/components/schemas/DatasetRequest"}},
         },
     }
 }
@@ -76,7 +91,7 @@ _BODY: Final = {
 @router.post(
     "",
     status_code=201,
-    summary="Upload a table",
+    summary="Upload or register a table",
     openapi_extra=_BODY,
     responses={
         201: {
@@ -87,7 +102,15 @@ _BODY: Final = {
                 "Idempotency-Replayed": {"schema": {"type": "string"}, "description": "`true` on a repeat."},
             },
         },
-        **problems("malformed_upload", "invalid_data", "idempotency_mismatch", "conflict", "storage_unavailable"),
+        **problems(
+            "malformed_upload",
+            "malformed_json",
+            "invalid_data",
+            "invalid_request",
+            "idempotency_mismatch",
+            "conflict",
+            "storage_unavailable",
+        ),
     },
 )
 async def create_dataset(
@@ -101,28 +124,46 @@ async def create_dataset(
 
     What it is is told by its content. It streams to disk. What is wrong with it is answered 422, with row and column;
     what may become a problem in training is in the answer's `problems`.
+
+    A JSON body with a `uri` registers a file in one of the server's data roots, which is read where it lies.
     """
+    if content_type(request.headers.get("content-type", "")) in JSON:
+        wanted = read_request(await request.body())
+        wanted = wanted if name is None else wanted.model_copy(update={"name": name})
+        return await _create(services, principal, idempotency_key, wanted)
     async with received(request, services.limits.upload_dir, services.limits.max_upload_bytes) as upload:
-        called = name or upload.name
-        same = None if idempotency_key is None else (idempotency_key, await run_sync(_digest, upload.path, called))
-        earlier = None if same is None else await run_sync(_earlier, services, principal, same)
-        if earlier is None:
-            checked = await run_sync(_checked, upload.path, called, limiter=services.checkers)
-            content, replayed = await run_sync(_add, services, principal, checked, same)
-        else:
-            content, replayed = earlier, True
+        return await _create(services, principal, idempotency_key, replace(upload, name=name or upload.name))
+
+
+async def _create(
+    services: Services, principal: Principal, key: str | None, wanted: DatasetRequest | Received
+) -> Response:
+    same = None if key is None else (key, await run_sync(_digest, wanted))
+    earlier = None if same is None else await run_sync(_earlier, services, principal, same)
+    content, replayed = earlier or {}, earlier is not None
+    if not replayed:
+        checked = await _checked(services, wanted)
+        content, replayed = await run_sync(_add, services, principal, checked, same)
     headers = {"Location": f"/v1/datasets/{content['id']}"} | ({"Idempotency-Replayed": "true"} if replayed else {})
     return json_response(content, status=201, headers=headers)
 
 
-def _checked(path: Path, name: str) -> Upload:
-    table_format = detect(path)
-    return Upload(path, name, profile_apart(path, table_format), table_format)
+async def _checked(services: Services, wanted: DatasetRequest | Received) -> Upload | InPlace:
+    if isinstance(wanted, DatasetRequest):
+        return await at_root(services, wanted.uri, "check", lambda roots: check_in_place(roots, wanted))
+    return await run_sync(_profiled, wanted, limiter=services.checkers)
 
 
-def _digest(path: Path, name: str) -> str:
-    with path.open("rb") as file:
-        return digest_of("POST /v1/datasets", name, hashlib.file_digest(file, "sha256").hexdigest())
+def _profiled(wanted: Received) -> Upload:
+    table_format = detect(wanted.path)
+    return Upload(wanted.path, wanted.name, profile_apart(wanted.path, table_format), table_format)
+
+
+def _digest(wanted: DatasetRequest | Received) -> str:
+    if isinstance(wanted, DatasetRequest):
+        return digest_of("POST /v1/datasets", wanted.name or "", wanted.uri)
+    with wanted.path.open("rb") as file:
+        return digest_of("POST /v1/datasets", wanted.name, hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def _earlier(services: Services, principal: Principal, same: tuple[str, str]) -> dict[str, Any] | None:
@@ -138,7 +179,7 @@ def _earlier(services: Services, principal: Principal, same: tuple[str, str]) ->
 
 
 def _add(
-    services: Services, principal: Principal, upload: Upload, same: tuple[str, str] | None
+    services: Services, principal: Principal, found: Upload | InPlace, same: tuple[str, str] | None
 ) -> tuple[dict[str, Any], bool]:
     """The new data set, or the one that another request with the same Idempotency-Key made in the meantime."""
     now = services.clock.now()
@@ -148,15 +189,7 @@ def _add(
             remember(session, principal.key_id, same, dataset_id, now)
 
     try:
-        dataset = add_dataset(
-            services.database,
-            services.storage,
-            upload,
-            project_id=principal.project_id,
-            user=principal.user,
-            now=now,
-            also=keep,
-        )
+        dataset = _write(services, principal, found, now, keep)
     except IntegrityError:
         earlier = None if same is None else _earlier(services, principal, same)
         if earlier is None:
@@ -166,6 +199,13 @@ def _add(
         log.exception("storage failed")
         raise StorageUnavailable from error
     return dataset_json(dataset), False
+
+
+def _write(services: Services, principal: Principal, found: Upload | InPlace, now: datetime, also: Also) -> Dataset:
+    project_id, user = principal.project_id, principal.user
+    if isinstance(found, InPlace):
+        return register_dataset(services.database, found, project_id=project_id, user=user, now=now, also=also)
+    return add_dataset(services.database, services.storage, found, project_id=project_id, user=user, now=now, also=also)
 
 
 @router.get("", summary="List uploaded tables", responses={200: {"model": ListView[DatasetLine]}})
@@ -198,19 +238,31 @@ async def preview_dataset(
     if dataset_id in BUILTIN:
         shown = await run_sync(lambda: preview(None, dataset_id, rows=rows))
     else:
-        path, table_format = await run_sync(_file_of, services, principal, dataset_id)
-        # A packed file is read by a child: no more of them at once than uploads are checked.
-        limiter = services.checkers if table_format in PACKED else None
-        shown = await run_sync(lambda: preview_apart(path, table_format, rows=rows), limiter=limiter)
+        dataset = await run_sync(_find, services, principal, dataset_id)
+        shown = await _preview(services, dataset, rows)
     return json_response({"object": "preview", "columns": shown.names, "rows": shown.rows})
 
 
-def _file_of(services: Services, principal: Principal, dataset_id: str) -> tuple[Path, TableFormat]:
+async def _preview(services: Services, dataset: Dataset, rows: int) -> Preview:
+    if dataset.uri is None:
+        # A packed file is read by a child: no more of them at once than uploads are checked.
+        limiter = services.checkers if dataset.format in PACKED else None
+        return await run_sync(_preview_stored, services, dataset, rows, limiter=limiter)
+    known = services.roots.names
+    if parse_uri(dataset.uri).root not in known:
+        raise Conflict
+    return await at_root(services, dataset.uri, "preview", lambda roots: preview_in_place(roots, dataset, rows))
+
+
+def _find(services: Services, principal: Principal, dataset_id: str) -> Dataset:
     with services.database.read() as session:
-        dataset = get_dataset(session, principal.project_id, dataset_id)
-        key, table_format = dataset.storage_key, dataset.format
-    path = stored_file(services.storage, key, NotFound("file of data set", dataset_id))
-    return path, format_of(table_format)
+        return get_dataset(session, principal.project_id, dataset_id)
+
+
+def _preview_stored(services: Services, dataset: Dataset, rows: int) -> Preview:
+    missing = NotFound("file of data set", dataset.id)
+    with as_file(services.storage, dataset.storage_key, services.limits.upload_dir, missing) as path:
+        return preview_apart(path, format_of(dataset.format), rows=rows)
 
 
 @router.delete("/{dataset_id}", status_code=204, summary="Delete a table", responses=problems("conflict"))

@@ -27,7 +27,9 @@ log = structlog.get_logger("trainshed.api")
 router = api_router(prefix="/v1", tag="Fleet")
 
 DeviceId = Annotated[
-    str, Path(min_length=1, max_length=120, description="The device's id, as `GET /v1/devices` has it.")
+    str,
+    # PostgreSQL cannot even look for a NUL.
+    Path(min_length=1, max_length=120, pattern=r"^[^\x00]+$", description="The device's id, as `GET /v1/devices` has it."),
 ]
 _EXAMPLE = {"a noisy card": {"value": {"reason": "fan is loud"}}}
 
@@ -93,6 +95,11 @@ def _answer(services: Services, principal: Principal, device_id: str) -> Respons
     return json_response(shown.json(*found))
 
 
+def _kept_from_jobs(host: HostView) -> str | None:
+    """Why nothing new starts on a host's devices although they are well."""
+    return host.blocked or ("Its host is cordoned, so nothing new starts there." if host.cordoned else None)
+
+
 class _Shown:
     """Devices as one principal may see them: which job has one is told within its project, which person to admins too.
 
@@ -127,7 +134,7 @@ class _Shown:
             "pci_bus_id": device.pci_bus_id,
             "simulated": device.simulated,
             "health": device.health,
-            "reason": device.reason or (host.blocked if device.usable else None),
+            "reason": device.reason or (_kept_from_jobs(host) if device.usable else None),
             "health_at": to_rfc3339(device.health_at) if device.health_at else None,
             "state": state_of(host, device),
             "threads": device.threads,

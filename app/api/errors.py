@@ -146,12 +146,12 @@ class RangeNotSatisfiable(TrainshedError):
 
 
 class SchemaNotReady(Unavailable):
-    """The database answers, but is not migrated (yet) to what this version needs."""
+    """The database answers, but its schema is not the one that this version needs; `why` is a sentence."""
 
     code = "schema_not_ready"
 
-    def __init__(self) -> None:
-        super().__init__("The database is not migrated to this version; run `trainshed migrate`.", retry_after_s=2)
+    def __init__(self, why: str) -> None:
+        super().__init__(why, retry_after_s=2)
 
 
 class StorageUnavailable(Unavailable):
@@ -159,8 +159,10 @@ class StorageUnavailable(Unavailable):
 
     code = "storage_unavailable"
 
-    def __init__(self) -> None:
-        super().__init__("The storage cannot be used now; try again, or look at /readyz?verbose.", retry_after_s=5)
+    def __init__(
+        self, message: str = "The storage cannot be used now; try again, or look at /readyz?verbose."
+    ) -> None:
+        super().__init__(message, retry_after_s=5)
 
 
 Place = Literal["body", "query", "path", "header"]

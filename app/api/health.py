@@ -16,7 +16,7 @@ from app.api.services import Services
 from app.api.telemetry import CONTENT_TYPE
 from app.api.views import HealthView
 from app.errors import TrainshedError
-from app.migrations_runner import is_current
+from app.migrations_runner import SchemaState, schema_state
 from app.scheduling.plan import plan
 
 log = structlog.get_logger("trainshed.api")
@@ -125,10 +125,10 @@ def _answer(check: Callable[[Services], Check], services: Services) -> Check:
 
 def _database(services: Services) -> Check:
     with services.database.read() as session:
-        current = is_current(session)
-    if current:
+        state = schema_state(session)
+    if state is SchemaState.CURRENT:
         return Check("ok", "Answers, and its schema is the newest.")
-    return Check("down", "Its schema is not the one this version needs; run `trainshed migrate`.")
+    return Check("down", state.message)
 
 
 def _storage(services: Services) -> Check:
@@ -153,6 +153,9 @@ def _workers(services: Services) -> Check:
         return Check("degraded", f"No worker online runs {' or '.join(missing)}.")
     if sick:
         return Check("degraded", f"{sick} of {len(online)} online cannot list their devices.")
+    blocked = sum(host.blocked is not None for host in online)
+    if blocked:
+        return Check("degraded", f"{blocked} of {len(online)} online take nothing new; GET /v1/workers says why.")
     return Check("ok", f"{len(online)} online.")
 
 

@@ -33,8 +33,6 @@ def check_initialization(services: Services, principal: Principal, spec: Effecti
     if spec.initialize_from is None:
         return
     theirs = _shapes(services, _find(services, principal, spec))
-    if theirs is None:
-        return
     ours = weight_shapes(*model_of(spec, table))
     if ours != theirs:
         raise _refusal("", f"the weights of the two models differ: {_difference(ours, theirs)}.", None)
@@ -60,11 +58,11 @@ def _find(services: Services, principal: Principal, spec: EffectiveSpec) -> Chec
     )
 
 
-def _shapes(services: Services, checkpoint: CheckpointFacts) -> Shapes | None:
-    """The shapes of the checkpoint's weights; None when they lie where this process cannot look."""
+def _shapes(services: Services, checkpoint: CheckpointFacts) -> Shapes:
+    """The shapes of the checkpoint's weights, from the head of their file."""
     try:
-        path = services.storage.local_path(f"{checkpoint.storage_prefix}/{WEIGHTS_FILE}")
-        return None if path is None else tensor_shapes(path)
+        with services.storage.open(f"{checkpoint.storage_prefix}/{WEIGHTS_FILE}") as file:
+            return tensor_shapes(file)
     except (MissingObject, UnreadableHeader):
         raise _refusal("/checkpoint", f"the checkpoint of step {checkpoint.step} cannot be read.", "last") from None
     except OSError as error:

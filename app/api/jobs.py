@@ -17,7 +17,9 @@ from app.api.services import PrincipalDep, Services, ServicesDep
 from app.api.submission import Order, check
 from app.api.submitter import Submitter
 from app.api.views import AttemptView, JobDetailView, JobView, ListView, ValidationView
+from app.datasets.service import data_root
 from app.fleet.repository import HostView
+from app.holds.repository import told
 from app.jobs.repository import JobRow, active_ids, attempts_of, get_job, list_jobs
 from app.jobs.schemas import attempt_json, job_json
 from app.jobs.states import JobState
@@ -25,6 +27,7 @@ from app.scheduling.explain import Waiting, explain
 from app.scheduling.plan import WaitingJob
 from app.scheduling.queue import waiting_of
 from app.spec import summarise
+from app.usage.jobs import usage_of
 
 router = api_router(prefix="/v1/jobs", tag="Jobs")
 
@@ -105,24 +108,27 @@ def list_all(
 
 @router.get("/{job_id}", summary="Read a job", responses={200: {"model": JobDetailView}})
 def read_job(job_id: JobId, services: ServicesDep, principal: PrincipalDep) -> Response:
-    """The job with its attempts; while it is queued, also why it waits."""
+    """The job with its attempts and what they have used; while it is queued, also why it waits."""
     with services.database.read() as session:
         job = get_job(session, principal.project_id, job_id)
         attempts = attempts_of(session, job_id)
-    return json_response(job_json(job, attempts=attempts, waiting=waiting_reason(services, job)))
+    usage = usage_of(attempts, services.clock.now())
+    return json_response(job_json(job, attempts, waiting_reason(services, job), usage))
 
 
 def waiting_reason(services: Services, job: JobRow) -> dict[str, object] | None:
     if job.state != JobState.QUEUED.value:
         return None
-    return _explain(services, job.project_id, waiting_of(job), services.hosts.get()).as_json()
+    with services.database.read() as session:
+        root = data_root(session, job.dataset_id)
+    return _explain(services, job.project_id, waiting_of(job, root), services.hosts.get()).as_json()
 
 
 def _explain(services: Services, project_id: str, job: WaitingJob, hosts: Sequence[HostView]) -> Waiting:
     """Why the job waits; jobs of other projects that hold devices are counted, never named."""
     with services.database.read() as session:
-        visible = active_ids(session, project_id)
-    return explain(job, services.queue.get(), hosts, services.clock.now(), visible=visible)
+        visible, holders = active_ids(session, project_id), told(session, project_id)
+    return explain(job, services.queue.get(), hosts, services.clock.now(), visible=visible, holders=holders)
 
 
 @router.get("/{job_id}/attempts", summary="List a job's attempts", responses={200: {"model": ListView[AttemptView]}})

@@ -40,30 +40,31 @@ class BodyLimits:
     def __init__(self, app: ASGIApp, max_body_bytes: int, max_upload_bytes: int, max_predict_bytes: int) -> None:
         self.app = app
         self._json = BodyRule(max_body_bytes, JSON)
-        self._upload = BodyRule(max_upload_bytes + _FRAMING_BYTES, TABLES)
+        self._upload = BodyRule(max_upload_bytes + _FRAMING_BYTES, (*TABLES, *JSON))
         self._rows = BodyRule(max_predict_bytes, ROWS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        rule = self._rule(scope["method"], scope["path"])
         headers = dict(scope["headers"])
+        sent = headers.get(b"content-type", b"").decode("latin-1")
+        rule = self._rule(scope["method"], scope["path"], sent)
         length = _announced(headers.get(b"content-length"))
         if length is not None and length > rule.limit:
             raise BodyTooLarge(rule.limit)
         if b"transfer-encoding" not in headers and not length:
             await self.app(scope, receive, send)
             return
-        _check_type(headers.get(b"content-type", b"").decode("latin-1"), rule)
+        _check_type(sent, rule)
         if length is not None:
             await self.app(scope, receive, send)
             return
         await _Counted(rule.limit, scope, receive, send).run(self.app)
 
-    def _rule(self, method: str, path: str) -> BodyRule:
+    def _rule(self, method: str, path: str, sent: str) -> BodyRule:
         if method == "POST" and path == UPLOAD_PATH:
-            return self._upload
+            return self._json if content_type(sent) in JSON else self._upload
         return self._rows if method == "POST" and _PREDICT_PATH.fullmatch(path) else self._json
 
 
@@ -71,8 +72,13 @@ def _announced(header: bytes | None) -> int | None:
     return int(header) if header is not None and header.isdigit() else None
 
 
+def content_type(sent: str) -> str:
+    """What a header Content-Type names, without its parameters."""
+    return sent.partition(";")[0].strip().lower()
+
+
 def _check_type(sent: str, rule: BodyRule) -> None:
-    if sent.partition(";")[0].strip().lower() not in rule.types:
+    if content_type(sent) not in rule.types:
         raise UnsupportedMediaType(sent, rule.types)
 
 

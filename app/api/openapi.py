@@ -9,8 +9,11 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from app.api.auth import is_public
+from app.api.fleet_views import QuarantineRequest
+from app.api.hold_views import HoldChange, HoldRequest
 from app.api.model_views import ExportRequest, PredictRequest
 from app.api.problems import MEDIA_TYPE, PROBLEMS, problem_type
+from app.api.registration import DatasetRequest
 from app.api.views import KeyRequest, Problem
 from app.spec import JobSpec
 
@@ -29,11 +32,15 @@ Press **Authorize** and paste your key. Errors are problem documents (RFC 9457);
 explains each. Lists are pages: pass `next_after` of one as `after` of the next.
 """
 _MODELS: Final[dict[str, type[BaseModel]]] = {
+    "DatasetRequest": DatasetRequest,
     "ExportRequest": ExportRequest,
+    "HoldChange": HoldChange,
+    "HoldRequest": HoldRequest,
     "JobSpec": JobSpec,
     "KeyRequest": KeyRequest,
     "PredictRequest": PredictRequest,
     "Problem": Problem,
+    "QuarantineRequest": QuarantineRequest,
 }
 _REF: Final = "#/components/schemas/"
 

@@ -1,7 +1,9 @@
 """Registering a table that stays where it is: read through one open file, whatever becomes of its name meanwhile."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,14 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.api.bodies import decode, validated
 from app.api.errors import StorageUnavailable
 from app.datasets.models import Dataset
-from app.datasets.roots import URI_LIMIT, DataRoots, UnknownRoot
+from app.api.services import Services
+from app.datasets.roots import URI_LIMIT, DataRoots, UnknownRoot, parse_uri
 from app.datasets.service import InPlace
 from app.errors import Conflict
 from app.tables import InvalidTable, Preview, detect
 from app.tables.apart import preview_apart, profile_apart
-from app.tables.in_place import UnusableFile
+from app.tables.in_place import RootUnavailable, UnusableFile
 
 log = structlog.get_logger("trainshed.api")
+T = TypeVar("T")
 _POINTER: Final = "/uri"
 
 
@@ -47,6 +51,32 @@ def read_request(raw: bytes) -> DatasetRequest:
     return validated(decode(raw), DatasetRequest)
 
 
+async def at_root(services: Services, uri: str, what: str, work: Callable[[DataRoots], T]) -> T:
+    """Do what reads a data root in a thread, few of a kind at once; `what` names the kind.
+
+    Raises:
+        InvalidUri, UnknownRoot: at once.
+        StorageUnavailable: the root does not answer.
+    """
+    roots = services.roots
+    with _answering(uri):
+        roots.folder_of(uri)
+        return await services.turns.run(parse_uri(uri).root, what, uri, lambda: work(roots))
+
+
+@contextmanager
+def _answering(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except RootUnavailable as error:
+        log.warning("a data root cannot be read", uri=uri, reason=str(error))
+        raise StorageUnavailable(str(error)) from None
+    except OSError as error:
+        log.exception("a data root cannot be read", uri=uri)
+        reason = error.strerror or "its file system failed"
+        raise StorageUnavailable(str(RootUnavailable(uri, reason))) from error
+
+
 def check_in_place(roots: DataRoots, wanted: DatasetRequest) -> InPlace:
     """Read all of the file: its digest, its table, and whether it stood still meanwhile.
 
@@ -55,7 +85,7 @@ def check_in_place(roots: DataRoots, wanted: DatasetRequest) -> InPlace:
         StorageUnavailable: its file system failed.
     """
     try:
-        with roots.open(wanted.uri) as file:
+        with _answering(wanted.uri), roots.open(wanted.uri) as file:
             table_format = detect(file.path)
             table = profile_apart(file.path, table_format, descriptor=file.descriptor)
             digest = file.digest()
@@ -71,9 +101,6 @@ def check_in_place(roots: DataRoots, wanted: DatasetRequest) -> InPlace:
             )
     except InvalidTable as error:
         raise InvalidTable([replace(problem, pointer=_POINTER) for problem in error.problems]) from None
-    except OSError as error:
-        log.exception("a data root cannot be read", uri=wanted.uri)
-        raise StorageUnavailable from error
 
 
 def preview_in_place(roots: DataRoots, dataset: Dataset, rows: int) -> Preview:
@@ -85,12 +112,9 @@ def preview_in_place(roots: DataRoots, dataset: Dataset, rows: int) -> Preview:
     """
     uri = dataset.uri or ""
     try:
-        with roots.open(uri) as file:
+        with _answering(uri), roots.open(uri) as file:
             if (file.size_bytes, file.modified_at) != (dataset.size_bytes, dataset.modified_at):
                 raise Conflict(f"'{uri}' was written anew since it was registered; register it again.")
             return preview_apart(file.path, dataset.format, rows=rows, descriptor=file.descriptor)
     except (UnusableFile, UnknownRoot) as error:
         raise Conflict(f"Data set '{dataset.id}' cannot be read now: {error}") from None
-    except OSError as error:
-        log.exception("a data root cannot be read", uri=uri)
-        raise StorageUnavailable from error

@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.auth import is_public
 from app.api.errors import SchemaNotReady
 from app.db import Database
-from app.migrations_runner import is_current
+from app.migrations_runner import SchemaState, schema_state
 
 
 class SchemaGate:
@@ -19,11 +19,12 @@ class SchemaGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._open and scope["type"] == "http" and not is_public(scope["path"]):
-            self._open = await run_sync(self._is_current)
+            state = await run_sync(self._look)
+            self._open = state is SchemaState.CURRENT
             if not self._open:
-                raise SchemaNotReady
+                raise SchemaNotReady(state.message)
         await self.app(scope, receive, send)
 
-    def _is_current(self) -> bool:
+    def _look(self) -> SchemaState:
         with self._database.read() as session:
-            return is_current(session)
+            return schema_state(session)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Generic, Protocol, TypeVar
 
@@ -14,11 +14,13 @@ from app.api.auth import Authenticator, principal_of
 from app.api.hub import Hub
 from app.api.sse import StreamCounter
 from app.clock import Clock
+from app.api.turns import Turns
+from app.datasets.roots import DataRoots
+from app.datasets.service import Source
 from app.db import Database
 from app.fleet.repository import HostView, fleet
 from app.scheduling.plan import WaitingJob
 from app.scheduling.queue import waiting_jobs
-from app.spec import TableSchema
 from app.storage import Storage
 
 T = TypeVar("T")
@@ -45,6 +47,8 @@ class Limits:
     max_predict_rows: int = 10_000
     max_queued_predictions: int = 100
     predict_deadline_s: float = 600.0
+    lease_s: float = 60.0
+    max_hold_s: float = 7 * 86_400.0
 
 
 class Recent(Generic[T]):
@@ -78,6 +82,7 @@ class Services:
     limits: Limits
     authenticator: Authenticator
     hub: Hub
+    roots: DataRoots = field(default_factory=lambda: DataRoots({}))
 
     def __post_init__(self) -> None:
         self.hosts: Recent[list[HostView]] = Recent(self.clock, 1.0, self._read_hosts)
@@ -85,7 +90,8 @@ class Services:
         self.streams = StreamCounter(self.limits.streams_per_key)
         # Checking a table takes the interpreter for itself; more at once would only slow every other request down.
         self.checkers = CapacityLimiter(2)
-        self.schemas: dict[tuple[str, str], tuple[str | None, TableSchema]] = {}
+        self.turns = Turns()
+        self.schemas: dict[tuple[str, str], Source] = {}
 
     def _read_hosts(self) -> list[HostView]:
         with self.database.read() as session:

@@ -12,7 +12,7 @@ from app.api.derivation import Derived, Origin, derive, read_request
 from app.api.errors import MalformedJson
 from app.api.initialization import check_initialization
 from app.api.services import Services
-from app.datasets.service import source_schema
+from app.datasets.service import Source, source_schema
 from app.errors import Conflict, NotFound
 from app.fleet.repository import HostView
 from app.jobs.repository import JobRow, get_job
@@ -93,27 +93,27 @@ def check(services: Services, principal: Principal, content: object, *, goes_on:
     """
     spec = parse_spec(content)
     try:
-        dataset_id, table = _schema(services, principal, spec)
+        source = _schema(services, principal, spec)
         try:
-            checked = _against_fleet(services, spec, dataset_id, table)
+            checked = _against_fleet(services, spec, source)
         except InsufficientDevices:
             # The fleet that was seen may be a second old; a host that has just come must not cost a refusal.
             services.hosts.forget()
-            checked = _against_fleet(services, spec, dataset_id, table)
+            checked = _against_fleet(services, spec, source)
         if not goes_on:
-            check_initialization(services, principal, checked.effective, table)
+            check_initialization(services, principal, checked.effective, source.table)
     except InvalidSpec as error:
         raise error.within(content) from None
     return checked
 
 
-def _against_fleet(services: Services, spec: JobSpec, dataset_id: str | None, table: TableSchema) -> Checked:
+def _against_fleet(services: Services, spec: JobSpec, source: Source) -> Checked:
     hosts = services.hosts.get()
     choice = resolve_device_type(spec.device_type, hosts)
-    effective = resolve(spec, table, choice.device_type)
-    waiting = _waiting(services, effective)
+    effective = resolve(spec, source.table, choice.device_type)
+    waiting = _waiting(services, effective, source.root)
     check_possible(waiting, hosts)
-    return Checked(effective, choice.warnings, dataset_id, table, hosts, waiting)
+    return Checked(effective, choice.warnings, source.dataset_id, source.table, hosts, waiting)
 
 
 def prepare(services: Services, order: Order) -> Submission | Created:
@@ -214,7 +214,7 @@ def replay(services: Services, principal: Principal, job_id: str) -> Created:
     return Created(job_id, orjson.dumps(job_json(row)), replayed=True)
 
 
-def _schema(services: Services, principal: Principal, spec: JobSpec) -> tuple[str | None, TableSchema]:
+def _schema(services: Services, principal: Principal, spec: JobSpec) -> Source:
     """The table's schema, kept: data sets never change, and one that was deleted fails at the insert."""
     key = (principal.project_id, spec.data.source)
     known = services.schemas.get(key)
@@ -222,7 +222,7 @@ def _schema(services: Services, principal: Principal, spec: JobSpec) -> tuple[st
         return known
     with services.database.read() as session:
         found = source_schema(session, principal.project_id, spec.data.source)
-    if sum(1 + len(column.labels or ()) for column in found[1].columns) > _MAX_KEPT:
+    if sum(1 + len(column.labels or ()) for column in found.table.columns) > _MAX_KEPT:
         return found
     if len(services.schemas) >= _MAX_SCHEMAS:
         services.schemas.clear()
@@ -230,7 +230,7 @@ def _schema(services: Services, principal: Principal, spec: JobSpec) -> tuple[st
     return found
 
 
-def _waiting(services: Services, spec: EffectiveSpec) -> WaitingJob:
+def _waiting(services: Services, spec: EffectiveSpec, data_root: str | None) -> WaitingJob:
     return WaitingJob(
         id="",
         framework=spec.framework,
@@ -241,4 +241,5 @@ def _waiting(services: Services, spec: EffectiveSpec) -> WaitingJob:
         not_before=spec.not_before,
         min_device_memory_bytes=spec.min_device_memory_bytes,
         device_name=spec.device_name,
+        data_root=data_root,
     )

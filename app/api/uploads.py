@@ -21,7 +21,7 @@ log = structlog.get_logger("trainshed.api")
 
 FILE_FIELD: Final = "file"
 NAME_FIELD: Final = "name"
-_PREFIX: Final = "upload-"
+PREFIX: Final = "upload-"
 _ABANDONED_S: Final = 24 * 3600.0
 _FLUSH_BYTES: Final = 1024 * 1024
 _MAX_NAME_BYTES: Final = 1024
@@ -71,7 +71,7 @@ def _storage_errors() -> Iterator[None]:
 
 def remove_abandoned(folder: Path, now: datetime) -> None:
     """Remove what a killed process left behind; files of a day ago, since another process may be receiving new ones."""
-    for path in folder.glob(f"{_PREFIX}*"):
+    for path in folder.glob(f"{PREFIX}*"):
         with suppress(FileNotFoundError):
             if now.timestamp() - path.stat().st_mtime > _ABANDONED_S:
                 path.unlink()
@@ -79,7 +79,7 @@ def remove_abandoned(folder: Path, now: datetime) -> None:
 
 def _new_file(folder: Path) -> tuple[int, Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor, path = tempfile.mkstemp(prefix=_PREFIX, dir=folder)
+    descriptor, path = tempfile.mkstemp(prefix=PREFIX, dir=folder)
     return descriptor, Path(path)
 
 

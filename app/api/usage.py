@@ -1,6 +1,6 @@
 """Device-hours and energy of a project."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
 from fastapi import Query, Response
@@ -19,6 +19,8 @@ from app.usage.report import By, report
 router = api_router(prefix="/v1/usage", tag="Fleet")
 
 _DEFAULT: Final = timedelta(days=30)
+_FIRST: Final = datetime(2000, 1, 1, tzinfo=UTC)
+"""Before this nothing was used, and far before it there is no time thirty days earlier."""
 
 
 @router.get("", summary="Report usage", responses={200: {"model": UsageReport}, **problems("invalid_request")})
@@ -36,10 +38,10 @@ def read_usage(
     with services.database.read() as session:
         now = services.database.now(session)
         end = until or now
-        start = since or end - _DEFAULT
+        start = since or max(end, _FIRST) - _DEFAULT
         if start >= end:
             problem = "must be before 'until'."
-            raise InvalidRequest([RequestProblem("/since", problem, to_rfc3339(end - _DEFAULT), "query")])
+            raise InvalidRequest([RequestProblem("/since", problem, to_rfc3339(max(end, _FIRST) - _DEFAULT), "query")])
         whole = by == "project" and principal.role is Role.ADMIN
         found = report(session, None if whole else principal.project_id, start, end, by, now)
     return json_response(

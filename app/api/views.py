@@ -35,6 +35,7 @@ Moment = Annotated[
 ]
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 Framework = Literal["torch", "tensorflow"]
+Verdict = Literal["idle", "input_bound", "compute_bound", "unknown"]
 
 
 class View(BaseModel):
@@ -139,6 +140,20 @@ class AttemptView(View):
     signal: int | None
     max_rss_bytes: int | None
     resumed_from_step: int | None
+    device_s: float | None = Field(description="Devices times seconds, from its claim to when they were freed.")
+    energy_j: float | None = Field(description="Joules that its cards took; null where none could be measured.")
+    utilization: float | None = Field(description="How busy its cards were, 0 to 1.")
+    verdict: Verdict | None
+
+
+class JobUsage(View):
+    """What a job has used so far, all its attempts together."""
+
+    device_s: float
+    energy_j: float | None
+    utilization: float | None
+    verdict: Verdict | None = Field(description="What bounded the newest attempt that was measured.")
+    message: str | None
 
 
 class ParentView(View):
@@ -189,6 +204,7 @@ class JobDetailView(JobView):
 
     attempts: list[AttemptView]
     waiting: WaitingView | None = None
+    usage: JobUsage | None = None
 
 
 class ValidationView(View):
@@ -271,7 +287,9 @@ class DatasetLine(View):
     state: str
     rows: int
     size_bytes: int
-    digest: str = Field(description="SHA-256 of the file as it was sent, in hex.")
+    digest: str = Field(description="SHA-256 of the file as it was sent or registered, in hex.")
+    uri: str | None = Field(description="Where it is read in place, `root://name/path`; null for an upload.")
+    modified_at: datetime | None = Field(description="When a file that is read in place was last written.")
     created_by: str
     created_at: datetime
 
@@ -318,40 +336,6 @@ class KeyView(View):
 
 class NewKeyView(KeyView):
     secret: str = Field(description="The key itself. It is shown this once and stored nowhere.")
-
-
-class DeviceInfo(View):
-    id: str
-    object: Literal["device"]
-    worker_id: str
-    host_name: str
-    kind: str
-    name: str
-    position: int
-    memory_bytes: int | None
-    pci_bus_id: str | None
-    simulated: bool
-    health: str
-    reason: str | None
-    state: Literal["free", "busy", "unusable", "offline"]
-    threads: int
-    job_id: str | None = Field(description="Who holds it, if that is a job of your project.")
-    attempt: int | None
-
-
-class WorkerView(View):
-    id: str
-    object: Literal["worker"]
-    host_id: str
-    host_name: str
-    online: bool
-    cordoned: bool
-    reason: str | None
-    frameworks: list[str]
-    version: str
-    started_at: datetime | None
-    heartbeat_at: datetime | None
-    devices: list[str]
 
 
 class CheckView(View):

@@ -4,8 +4,7 @@ The format: eight bytes with the length of the head (little endian), then that m
 Source: the description of the format in the repository of safetensors.
 """
 
-from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import orjson
 
@@ -19,22 +18,21 @@ _LONGEST: Final = 100_000_000
 class UnreadableHeader(TrainshedError):
     """Not the head of a safetensors file; whoever asked says what that means for its request."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"'{path.name}' is no safetensors file.")
+    def __init__(self) -> None:
+        super().__init__("This is no safetensors file.")
 
 
-def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+def tensor_shapes(file: BinaryIO) -> dict[str, tuple[int, ...]]:
     """The shape of each tensor by name.
 
     Raises:
         UnreadableHeader: the file does not begin as a safetensors file does.
         OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        head = file.read(length) if length <= _LONGEST else b""
+    length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+    head = file.read(length) if length <= _LONGEST else b""
     try:
         content = orjson.loads(head)
         return {name: tuple(facts["shape"]) for name, facts in content.items() if name != "__metadata__"}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UnreadableHeader(path) from error
+        raise UnreadableHeader from error

@@ -88,6 +88,9 @@ class Client:
                 self._pause(_PAUSE_S * attempt)
         raise AssertionError
 
+    def patch(self, path: str, content: bytes) -> Any:  # noqa: ANN401 - JSON
+        return self._json(self._request("PATCH", path, content=content, headers={"Content-Type": "application/json"}))
+
     def delete(self, path: str) -> None:
         self._request("DELETE", path)
 

@@ -1,4 +1,4 @@
-"""Where the server is and which key to show it: options, then the environment, then what `trainshed up` stored."""
+"""Where the server is and which key to show it: options, the environment, what `login` stored, what `up` stored."""
 
 import ipaddress
 import json
@@ -42,6 +42,11 @@ def client_file(environ: Mapping[str, str]) -> Path:
     return (Path(home) if home else Path.home() / ".trainshed") / "client.json"
 
 
+def login_file(environ: Mapping[str, str]) -> Path:
+    """The file in which `login` stores the same; apart, so that `logout` leaves what belongs to an `up` here."""
+    return client_file(environ).with_name("login.json")
+
+
 def find_connection(url: str | None, key: str | None, environ: Mapping[str, str]) -> Connection:
     """The first that says it wins, for address and key apart.
 
@@ -50,26 +55,34 @@ def find_connection(url: str | None, key: str | None, environ: Mapping[str, str]
     Raises:
         UsageProblem: there is no address or no key, or the address is none.
     """
-    file = client_file(environ)
-    stored = read_client_file(file)
-    chosen = url or environ.get(URL_VARIABLE) or (stored.url if stored else "")
+    stored = [found for file in (login_file(environ), client_file(environ)) if (found := read_client_file(file))]
+    chosen = url or environ.get(URL_VARIABLE) or (stored[0].url if stored else "")
     if not chosen:
         raise UsageProblem(
-            f"No server is known. Start one with `trainshed up`, or name one with --url or {URL_VARIABLE}, "
-            "for example --url http://127.0.0.1:8000"
+            f"No server is known. Start one with `trainshed up`, or name one with `trainshed login URL`, --url or "
+            f"{URL_VARIABLE}, for example --url http://127.0.0.1:8000"
         )
-    address = _checked(chosen)
-    own = stored.key if stored is not None and stored.url == address else ""
+    address = checked_url(chosen)
+    own = next((found.key for found in stored if found.url == address), "")
     secret = key or environ.get(KEY_VARIABLE) or own
     if not secret:
         raise UsageProblem(
-            f"No API key for {address}. Give one with --key or {KEY_VARIABLE}; on the server's host "
+            f"No API key for {address}. Give one with `trainshed login`, --key or {KEY_VARIABLE}; on the server's host "
             "`trainshed key create` makes one."
         )
-    if not secret.isascii() or not secret.isprintable():
+    source = "--url" if url else URL_VARIABLE if environ.get(URL_VARIABLE) else stored[0].source
+    return Connection(address, checked_key(secret), source)
+
+
+def checked_key(key: str) -> str:
+    """The key, if it can be one.
+
+    Raises:
+        UsageProblem: no key has such characters.
+    """
+    if not key.isascii() or not key.isprintable():
         raise UsageProblem("The API key has characters that no key has; keys look like ts_…")
-    source = "--url" if url else URL_VARIABLE if environ.get(URL_VARIABLE) else str(file)
-    return Connection(address, secret, source)
+    return key
 
 
 def read_client_file(path: Path) -> Connection | None:
@@ -92,12 +105,21 @@ def write_client_file(path: Path, url: str, key: str) -> None:
     fresh.replace(path)
 
 
-def _checked(url: str) -> str:
+def checked_url(url: str) -> str:
+    """The address as it is compared and stored.
+
+    Raises:
+        UsageProblem: it is none.
+    """
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        usable = usable and "@" not in parts.netloc
     except ValueError:
         usable = False
     if not usable:
         raise UsageProblem(f"'{url}' is not a server's address; one looks like http://127.0.0.1:8000")
-    return url.rstrip("/")
+    # In one spelling: what is compared and what decides whether a key may go there must not hang on a capital letter.
+    scheme, _, rest = url.rstrip("/").partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme.lower()}://{host.lower()}{slash}{path}"

@@ -1,5 +1,6 @@
 """Everything outside itself that the command line touches, in one object, so that a test can hand in another."""
 
+import getpass
 import os
 import sys
 import time
@@ -29,7 +30,7 @@ def console(*, stderr: bool = False) -> Console:
 
 @dataclass(frozen=True)
 class Edge:
-    """`transport` None means the network; `pause` waits so many seconds."""
+    """`transport` None means the network; `pause` waits so many seconds; `ask_hidden` does not show the answer."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     transport: httpx.BaseTransport | None = None
@@ -37,6 +38,7 @@ class Edge:
     err: Console = field(default_factory=lambda: console(stderr=True))
     stdin: IO[str] = field(default_factory=lambda: sys.stdin)
     pause: Callable[[float], None] = time.sleep
+    ask_hidden: Callable[[str], str] = getpass.getpass
     become: Callable[[Sequence[str], Mapping[str, str]], NoReturn] = replace_process
 
 

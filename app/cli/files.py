@@ -2,10 +2,11 @@
 
 import contextlib
 import hashlib
+import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -14,6 +15,8 @@ from app.cli.errors import CliError, UsageProblem
 from app.cli.identity import resolve_job
 from app.cli.options import AsJson, JobName, Key, Url, session
 from app.cli.tables import artifacts_table, columns_table, datasets_table, notes_table, pairs
+
+_ADDRESS: Final = "root://"
 
 commands = typer.Typer()
 datasets = typer.Typer(no_args_is_help=True)
@@ -42,17 +45,22 @@ def list_datasets(context: typer.Context, url: Url = None, key: Key = None, as_j
 @datasets.command()
 def upload(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or TSV with a header, Parquet, or NPZ.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="CSV or TSV with a header, Parquet, or NPZ; or root://name/path.")
+    ],
     name: Annotated[str | None, typer.Option(help="What to call it; else the file's name.")] = None,
     url: Url = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Upload a table (CSV, TSV, Parquet, NPZ); the answer's id is what a spec's data.source names."""
-    if not file.is_file():
+    """Upload a table (CSV, TSV, Parquet, NPZ); the answer's id is what a spec's data.source names.
+
+    `root://name/path` names a file in a data root of the server: it is registered, and read where it lies.
+    """
+    if not is_address(file) and not Path(file).is_file():
         raise UsageProblem(f"{file} is not a file.")
     with session(context, url, key, as_json=as_json) as at:
-        dataset = at.client.upload("/v1/datasets", file, {"name": name or file.name})
+        dataset = add_table(at.client, file, name)
         at.show(
             dataset,
             f"{dataset['id']} {dataset['name']}",
@@ -73,7 +81,7 @@ def show_dataset(
     with session(context, url, key, as_json=as_json) as at:
         content = at.client.get(f"/v1/datasets/{_segment(dataset)}")
         # A built-in set has a description, an uploaded one a state and an owner.
-        names = ("id", "name", "description", "state", "rows", "created_by", "created_at")
+        names = ("id", "name", "description", "uri", "state", "rows", "created_by", "created_at")
         shown = [(name, content.get(name)) for name in names]
         table = content["table"]
         at.show(content, pairs(shown), columns_table(table["columns"]), notes_table(content))
@@ -102,6 +110,21 @@ def artifacts(
             raise UsageProblem(f"Job {job_id} has no file '{download}'. It has: {known}.")
         target = fetch(at.client, f"/v1/jobs/{job_id}/artifacts/{_segment(download)}", found, output)
         at.show({**found, "path": str(target)}, f"{target} ({found['size_bytes']} bytes)")
+
+
+def is_address(text: str) -> bool:
+    """Whether it names a file in a data root of the server, rather than one of this computer."""
+    return text.startswith(_ADDRESS)
+
+
+def add_table(client: Client, file: str, name: str | None = None) -> dict[str, Any]:
+    """Upload a file, or register the one that an address names; the new data set."""
+    if is_address(file):
+        content = json.dumps({"uri": file} | ({} if name is None else {"name": name})).encode()
+        found: dict[str, Any] = client.post("/v1/datasets", content)
+    else:
+        found = client.upload("/v1/datasets", Path(file), {"name": name or Path(file).name})
+    return found
 
 
 def fetch(client: Client, path: str, facts: dict[str, Any], output: Path | None) -> Path:

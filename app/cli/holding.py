@@ -43,6 +43,7 @@ Show = Annotated[str | None, typer.Option("--show", metavar="ID", help="Print a 
 HoldName = Annotated[str, typer.Argument(metavar="ID", help="A hold's id, its last characters, or `latest`.")]
 _ASK_AGAIN_S: Final = 5.0
 _BUSY: Final = "devices_busy"
+_LATEST: Final = "latest"
 _SHOWN: Final = 50
 
 
@@ -186,15 +187,19 @@ def _needed(text: str | None) -> float:
 
 
 def _resolve(at: Session, name: str) -> str:
-    """The id of an open hold.
+    """The id of an open hold. `latest` is the newest, as long as nobody else's could be meant.
 
     Raises:
-        UsageProblem: none has it, or several end so.
+        UsageProblem: none has it, several end so, or several people hold devices.
     """
     if name.startswith("hold_"):
         return name
-    found = [str(item["id"]) for item in at.client.pages("/v1/holds", _SHOWN, {"state": "open"})["data"]]
-    matching = found[:1] if name == "latest" else [hold_id for hold_id in found if hold_id.endswith(name)]
+    held = at.client.pages("/v1/holds", _SHOWN, {"state": "open"})["data"]
+    found = [str(item["id"]) for item in held]
+    owners = sorted({str(item["owner"]) for item in held})
+    if name == _LATEST and len(owners) > 1:
+        raise UsageProblem(f"Holds of {', '.join(owners)} are open, so name one by its id; see trainshed holds")
+    matching = found[:1] if name == _LATEST else [hold_id for hold_id in found if name and hold_id.endswith(name)]
     if len(matching) != 1:
         raise UsageProblem(f"{'No' if not matching else 'More than one'} open hold is '{name}'; see trainshed holds")
     return matching[0]

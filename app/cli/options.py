@@ -14,13 +14,20 @@ from app.cli.connection import find_connection
 from app.cli.edge import Edge, edge_of
 
 Url = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="The server; else TRAINSHED_URL, else what `up` stored.")
+    str | None,
+    typer.Option("--url", metavar="URL", help="The server; else TRAINSHED_URL, else what `login` or `up` stored."),
 ]
 Key = Annotated[
     str | None, typer.Option("--key", metavar="KEY", help="The API key; else TRAINSHED_KEY, else as above.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 JobName = Annotated[str, typer.Argument(metavar="ID", help="A job's id, its last characters, or `latest`.")]
+
+
+def write_json(edge: Edge, content: Any) -> None:  # noqa: ANN401 - JSON
+    """One document on one line, never wrapped or coloured."""
+    edge.out.file.write(json.dumps(content, ensure_ascii=False) + "\n")
+    edge.out.file.flush()
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,7 @@ class Session:
 
     def line(self, content: Any) -> None:  # noqa: ANN401 - JSON
         """One JSON document on one line, never wrapped or coloured."""
-        self.edge.out.file.write(json.dumps(content, ensure_ascii=False) + "\n")
-        self.edge.out.file.flush()
+        write_json(self.edge, content)
 
 
 @contextlib.contextmanager

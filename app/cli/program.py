@@ -12,7 +12,7 @@ from typing import NoReturn
 import typer
 
 from app import __version__
-from app.cli import comparing, files, fleet, jobs, predicting, servers, starting, steering
+from app.cli import comparing, files, fleet, holding, jobs, login, predicting, servers, starting, steering, usage
 from app.cli.demo import command as demo
 from app.cli.edge import Edge
 from app.cli.errors import INTERRUPTED, CliError
@@ -23,14 +23,15 @@ app = typer.Typer(
     help="Training jobs over HTTP, on your own devices. Start with `trainshed up`, or see `trainshed demo`.",
     epilog=(
         "Exit codes: 0 done; 1 a followed job did not succeed; 2 asked wrongly or refused; 3 no server answers. "
-        "Client commands find the server by --url and --key, TRAINSHED_URL and TRAINSHED_KEY, or what `up` stored."
+        "Client commands find the server by --url and --key, TRAINSHED_URL and TRAINSHED_KEY, or what `login` or `up` "
+        "stored."
     ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for part in (jobs, starting, steering, files, predicting, comparing, fleet, demo, servers):
+for part in (jobs, starting, steering, files, predicting, comparing, fleet, holding, usage, login, demo, servers):
     app.add_typer(part.commands)
 
 

@@ -1,5 +1,6 @@
 """Times and sizes as people type them: `4h`, `1h30m`, `40GiB`."""
 
+import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -10,6 +11,8 @@ _SECONDS: Final = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)(s|min|m|h|d)", re.ASCII)
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.ASCII | re.IGNORECASE)
 _POWERS: Final = "KMGT"
+_LONGEST_SIZE: Final = 40
+"""Characters; more digits than that are no size of anything, and too many for a float."""
 
 
 def seconds(text: str) -> float:
@@ -20,7 +23,7 @@ def seconds(text: str) -> float:
     """
     parts = _SPAN.findall(text)
     total = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    if "".join(number + unit for number, unit in parts) != text or total <= 0:
+    if "".join(number + unit for number, unit in parts) != text or not 0 < total < math.inf:
         raise UsageProblem(f"'{text}' is no length of time; for example 30m, 4h, 1h30m or 2d")
     return total
 
@@ -32,7 +35,7 @@ def size_bytes(text: str) -> int:
         UsageProblem: it is none of these.
     """
     found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    if found is None or len(text) > _LONGEST_SIZE:
         raise UsageProblem(f"'{text}' is no size; for example 40GiB or 40000000000")
     number, prefix, binary = found.groups()
     decimal = not binary and text.strip().upper().endswith("B")
@@ -46,10 +49,10 @@ def moment_of(text: str, now: datetime | None = None) -> datetime:
     Raises:
         UsageProblem: it is none of these.
     """
-    if _SPAN.match(text):
-        return (now or datetime.now(UTC)) - timedelta(seconds=seconds(text))
     try:
+        if _SPAN.match(text):
+            return (now or datetime.now(UTC)) - timedelta(seconds=seconds(text))
         found = datetime.fromisoformat(text)
-    except ValueError:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):  # the second: before the year 1, or after 9999
         raise UsageProblem(f"'{text}' is no time; for example 7d, 2026-01-31 or 2026-01-31T12:00:00Z") from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

@@ -24,6 +24,12 @@ _MODULES: Final = {
         "Delete what was kept long enough, and files that nobody names.",
     ),
     "health": ("app.cli.processes.health", "Say whether this host's worker, control or api is well."),
+    "doctor": ("app.cli.doctor", "Look at what the service needs on this host; say what is wrong and what to do."),
+    "backup": (
+        "app.cli.processes.backup",
+        "Write everything that the service keeps into one file; it may run meanwhile.",
+    ),
+    "restore": ("app.cli.processes.restore", "Bring a backup back into the database and the storage of the settings."),
     "key": ("app.cli.processes.key", "Create, list and revoke API keys, straight in the database."),
 }
 # All arguments, --help too, are for the module.

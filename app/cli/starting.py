@@ -10,6 +10,7 @@ from app.cli.client import Client
 from app.cli.edge import edge_of
 from app.cli.errors import Refused, UsageProblem
 from app.cli.figures import harmless, number
+from app.cli.files import add_table, is_address
 from app.cli.options import Key, Url, session
 from app.cli.tables import Json
 
@@ -28,7 +29,7 @@ _LEFT_OUT: Final = {
 @commands.command()
 def init(
     context: typer.Context,
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A built-in set, a ds_… id, or a file to upload.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A built-in set, a ds_… id, a file, or root://….")],
     framework: Annotated[str, typer.Option(help="torch or tensorflow.")] = "torch",
     target: Annotated[str | None, typer.Option(help="The column to predict; else the likeliest.")] = None,
     output: Annotated[
@@ -44,9 +45,10 @@ def init(
         raise UsageProblem(f"There is no folder {output.parent}; --output job.json writes beside you.")
     file = Path(dataset)
     with session(context, url, key) as at:
-        if file.is_file():
-            found = at.client.upload("/v1/datasets", file, {"name": file.name})
-            at.edge.err.print(f"uploaded {harmless(file.name)}: {found['id']}")
+        if is_address(dataset) or file.is_file():
+            found: Json = add_table(at.client, dataset)
+            done = "registered" if is_address(dataset) else "uploaded"
+            at.edge.err.print(f"{done} {harmless(file.name)}: {found['id']}")
         else:
             found = _found(at.client, dataset)
     text = commented_spec(found, framework, target)

@@ -11,6 +11,7 @@ from app.cli.figures import age, duration, harmless, moment, number, on_host, si
 
 Json = Mapping[str, Any]
 
+_WH_J: Final = 3600.0
 # Enough to tell files apart; --json has all of it.
 _DIGEST_SHOWN: Final = 12
 
@@ -25,6 +26,9 @@ COLOURS: Final = {
     "starting": "cyan",
     "free": "green",
     "busy": "cyan",
+    "held": "cyan",
+    "in_use_elsewhere": "yellow",
+    "quarantined": "red",
     "online": "green",
     "unusable": "red",
     "offline": "red",
@@ -90,6 +94,9 @@ def job_pairs(job: Json) -> Table:
             ("devices", f"{job['device_count']} × {job['device_type']}"),
             ("progress", _progress(job)),
             ("run time", duration(job["run_s"]) if job.get("run_s") else None),
+            ("device time", _device_time(job)),
+            ("energy", _energy(job)),
+            ("bounded by", (job.get("usage") or {}).get("message")),
             ("parent", _parent(job)),
             ("owner", job.get("owner")),
             ("created", moment(job["created_at"])),
@@ -125,43 +132,6 @@ def attempts_table(attempts: Iterable[Json]) -> Table:
             for attempt in attempts
         ),
         title="Attempts",
-    )
-
-
-def devices_table(devices: Iterable[Json]) -> Table:
-    return table(
-        ("device", "host", "kind", "name", "memory", "state", "job", "reason"),
-        (
-            (
-                device["id"],
-                device["host_name"],
-                "simulated" if device.get("simulated") else device["kind"],
-                device["name"],
-                size(device.get("memory_bytes")),
-                device["state"],
-                device.get("job_id"),
-                device.get("reason"),
-            )
-            for device in devices
-        ),
-    )
-
-
-def workers_table(workers: Iterable[Json]) -> Table:
-    return table(
-        ("worker", "host", "state", "frameworks", "devices", "heard", "reason"),
-        (
-            (
-                worker["id"],
-                worker["host_name"],
-                ("online" if worker["online"] else "offline") + (", cordoned" if worker["cordoned"] else ""),
-                ", ".join(worker["frameworks"]),
-                len(worker["devices"]),
-                age(worker.get("heartbeat_at")),
-                worker.get("reason"),
-            )
-            for worker in workers
-        ),
     )
 
 
@@ -260,6 +230,16 @@ def _epochs(job: Json) -> str:
 def _progress(job: Json) -> str:
     progress = job.get("progress")
     return f"{_epochs(job)} epochs, {progress['fraction']:.0%}" if progress else "–"
+
+
+def _device_time(job: Json) -> str | None:
+    used = (job.get("usage") or {}).get("device_s")
+    return duration(used) if used else None
+
+
+def _energy(job: Json) -> str | None:
+    joules = (job.get("usage") or {}).get("energy_j")
+    return None if joules is None else f"{joules / _WH_J:.1f} Wh"
 
 
 def _parent(job: Json) -> str | None:

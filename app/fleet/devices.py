@@ -103,8 +103,9 @@ def record_devices(
 def quarantine(session: Session, device_ids: Sequence[str], reason: str, now: datetime) -> int:
     """Keep devices out of use until they are released, over restarts too; answers how many there are.
 
-    What runs on them goes on. Again: the newer reason and time count.
+    What runs on them goes on. Again: the newer reason and time count. Rows are locked by id, as in `record_devices`.
     """
+    session.execute(select(Device.id).where(Device.id.in_(device_ids)).order_by(Device.id).with_for_update())
     changed = session.execute(
         update(Device)
         .where(Device.id.in_(device_ids))

@@ -77,8 +77,10 @@ class Beat:
     draining: bool = False
 
 
-def register(session: Session, facts: WorkerFacts, devices: Sequence[DeviceFacts], now: datetime) -> str:
+def register(session: Session, facts: WorkerFacts, devices: Sequence[DeviceFacts] | None, now: datetime) -> str:
     """Record the host, its worker's new instance and its devices; answers the worker's id, which the host keeps.
+
+    Without devices, when the driver tells nothing of them, those that an earlier start wrote stay as they are.
 
     Raises:
         DeviceElsewhere: a device id is leased by another host.
@@ -101,7 +103,8 @@ def register(session: Session, facts: WorkerFacts, devices: Sequence[DeviceFacts
     worker.started_at = now
     worker.heartbeat_at = now
     session.flush()
-    record_devices(session, worker.id, devices, now)
+    if devices is not None:
+        record_devices(session, worker.id, devices, now, missing_because=facts.reason)
     return worker.id
 
 

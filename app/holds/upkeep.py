@@ -1,7 +1,8 @@
 """What ends holds when nobody gives them back: time, long idleness where that was asked for, and vanished devices."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 import structlog
 from sqlalchemy import select
@@ -9,10 +10,14 @@ from sqlalchemy.orm import Session
 
 from app.db import Database
 from app.fleet import registry
+from app.fleet.devices import GONE
 from app.fleet.models import Device, Lease, Worker
 from app.holds.models import Hold
 
 log = structlog.get_logger("control")
+
+_PATIENCE: Final = timedelta(minutes=1)
+"""How long devices must have been gone before a hold of them is over."""
 
 
 class EndedWhy(StrEnum):
@@ -68,7 +73,7 @@ def _why(session: Session, hold: Hold, now: datetime) -> EndedWhy | None:
     if hold.until <= now:
         return EndedWhy.EXPIRED
     devices = _devices(session, hold.id)
-    if not devices or all(device.health == "gone" for device in devices):
+    if not devices or all(_is_gone(device, now) for device in devices):
         return EndedWhy.DEVICE_GONE if not devices or _is_heard(session, hold.worker_id) else None
     if hold.stop_when_idle_s is not None and min(_idle_s(hold, device) for device in devices) >= hold.stop_when_idle_s:
         return EndedWhy.IDLE
@@ -78,6 +83,11 @@ def _why(session: Session, hold: Hold, now: datetime) -> EndedWhy | None:
 def _devices(session: Session, hold_id: str) -> list[Device]:
     query = select(Device).join(Lease, Lease.device_id == Device.id).where(Lease.job_id == hold_id)
     return list(session.execute(query).scalars())
+
+
+def _is_gone(device: Device, now: datetime) -> bool:
+    """For longer than one look that failed, or the start of a driver, may take."""
+    return device.health == GONE and (device.health_at is None or now - device.health_at >= _PATIENCE)
 
 
 def _is_heard(session: Session, worker_id: str) -> bool:

@@ -39,7 +39,7 @@ CAUSES: Final[dict[Cause, CauseFacts]] = {
     Cause.TRAINER_KILLED: CauseFacts(Budget.FAILURES, "The training process was killed from outside."),
     Cause.WORKER_LOST: CauseFacts(Budget.LOSSES, "The worker that ran the job disappeared."),
     Cause.DEVICE_UNAVAILABLE: CauseFacts(
-        Budget.LOSSES, "The framework did not see the device it was given; it never falls back to the CPU."
+        Budget.LOSSES, "The device was not there, or the framework did not see it; a job never falls back to the CPU."
     ),
     Cause.DEVICE_FAULT: CauseFacts(Budget.LOSSES, "The device reported a fault."),
     Cause.NOT_CLAIMED: CauseFacts(Budget.NONE, "The worker did not take the job in time; it went back to its place."),

@@ -42,7 +42,7 @@ def find_orphans(database: Database, storage: Storage, now: datetime) -> list[st
     """
     keys = storage.list()
     with database.read() as session:
-        first = session.scalars(select(func.min(Project.id))).one()
+        first = session.scalar(select(func.min(Project.id)))
     if first is None:
         return []
     began = id_time(first)

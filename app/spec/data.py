@@ -17,7 +17,8 @@ _DATASET_ID = re.compile(r"ds_[0-9A-Za-z]{1,64}")
 
 
 def _known_source(source: str) -> str:
-    if source in BUILTIN_NAMES or _DATASET_ID.fullmatch(source):
+    # An address in a data root is let through: whoever knows the data sets can say under which id it is registered.
+    if source in BUILTIN_NAMES or _DATASET_ID.fullmatch(source) or source.startswith("root://"):
         return source
     raise PydanticCustomError(
         "unknown_source", "must be the id of a dataset (ds_…) or one of {names}", {"names": ", ".join(BUILTIN_NAMES)}

@@ -48,6 +48,7 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "exports": ["report", "tensorboard", "onnx", "keras"],
         "retry": {"failures": 0, "losses": 3},
         "timeout_s": 3600,
+        "stop_when_idle_s": None,
         "priority": 0,
         "not_before": None,
     },

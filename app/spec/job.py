@@ -187,6 +187,12 @@ class JobSpec(SpecModel):
     timeout_s: int = Field(
         default=86_400, ge=1, le=31_536_000, description="The longest running time over all attempts.", examples=[3600]
     )
+    stop_when_idle_s: Annotated[float, Field(ge=60, le=31_536_000)] | None = Field(
+        default=None,
+        description="Stop the job (cause `idle`) when none of its cards has worked for so many seconds; null = never. "
+        "CPU devices cannot tell, so there it has no effect.",
+        examples=[1800],
+    )
     priority: int = Field(default=0, ge=-10, le=10, description="Higher goes first.", examples=[0])
     not_before: Timestamp | None = Field(
         default=None, description="Do not start before this time (RFC 3339).", examples=["2030-01-31T08:00:00Z"]

@@ -37,6 +37,13 @@ class S3Access:
             raise UnsupportedStorage(
                 "TRAINSHED_S3_ACCESS_KEY_ID and TRAINSHED_S3_SECRET_ACCESS_KEY belong together: set both, or none."
             )
+        for text in (self.region, self.access_key_id, self.secret_access_key):
+            # They become parts of headers; the library ends the process' thread over one that cannot.
+            if not text.isascii() or not text.isprintable() or " " in text:
+                raise UnsupportedStorage(
+                    "TRAINSHED_S3_REGION, TRAINSHED_S3_ACCESS_KEY_ID and TRAINSHED_S3_SECRET_ACCESS_KEY are ASCII text "
+                    "without blanks or line breaks, for example eu-central-1"
+                )
         parts = urlsplit(self.endpoint)
         wrong = parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query
         if self.endpoint and wrong:

@@ -7,14 +7,20 @@ Reading goes in pieces: each request has a time limit, and a large file may take
 import errno
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import obstore
-from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
+from obstore.exceptions import (
+    BaseError,
+    InvalidPathError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 from obstore.store import S3Store
 
 from app.storage.access import S3Access, S3Place
@@ -24,7 +30,7 @@ from app.storage.regular import new_file, open_source
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
-    from obstore.store import ClientConfig, RetryConfig
+    from obstore.store import ClientConfig, RetryConfig, S3Credential
 
 _PIECE_BYTES: Final = 8 * 1024**2
 # A server takes at most 10,000 parts of one object. Source: Amazon S3 User Guide, "Multipart upload limits".
@@ -39,7 +45,11 @@ _RETRY: Final["RetryConfig"] = {
     "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5)},
 }
 _CODE: Final = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
+# Refusals that have another status than 403. Source: Amazon S3 API Reference, "Error responses".
+_REFUSED: Final = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed")
 _UNTRUSTED: Final = "InvalidCertificate"
+_REDIRECT: Final = "redirect without LOCATION"
+_NETWORK: Final = "HTTP error"
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 
 
@@ -58,12 +68,7 @@ class S3Storage:
         retry: "RetryConfig | None" = None,
         piece_bytes: int = _PIECE_BYTES,
     ) -> None:
-        named = {
-            "endpoint": access.endpoint,
-            "region": access.region,
-            "access_key_id": access.access_key_id,
-            "secret_access_key": access.secret_access_key,
-        }
+        named = {"endpoint": access.endpoint, "region": access.region}
         options: ClientConfig = {**_CLIENT, **(client or {}), "allow_http": not access.encrypted}
         self._bucket = place.bucket
         self._piece_bytes = piece_bytes
@@ -72,6 +77,7 @@ class S3Storage:
             prefix=place.prefix or None,
             client_options=options,
             retry_config={**_RETRY, **(retry or {})},
+            credential_provider=_provider(access),
             disable_bulk_delete=True,  # not every server that speaks S3 has it
             **{name: value for name, value in named.items() if value},  # type: ignore[arg-type] # all of them are text
         )
@@ -140,27 +146,25 @@ class S3Storage:
             Replaced: there is another version now.
         """
         end = min(start + self._piece_bytes, size)
-        try:
-            with self._failures(key):
-                options: obstore.GetOptions = {"range": (start, end), "if_match": tag}
+        options: obstore.GetOptions = {"range": (start, end), "if_match": tag}
+        with self._failures(key):
+            try:
                 return bytes(obstore.get(self._store, key, options=options).bytes())
-        except PreconditionError:
-            raise Replaced(key) from None
+            except PreconditionError:
+                raise Replaced(key) from None
 
     @contextmanager
     def _failures(self, key: str | None) -> Iterator[None]:
         """Turns what the library raises into OSError; what is missing while `key` is wanted, into MissingObject."""
         try:
             yield
-        except PreconditionError:
-            raise
         except FileNotFoundError as error:
             if isinstance(error, MissingObject):
                 raise
             # A head has no body, so it looks the same without the object and without the bucket. Without this,
             # every file would look deleted while the bucket is not there.
             if key is None or _code_of(error) == "NoSuchBucket":
-                raise self._gone() from None
+                raise self._explained(error) from None
             self._require_bucket()
             raise MissingObject(key) from None
         except BaseError as error:
@@ -174,18 +178,14 @@ class S3Storage:
 
     def _explained(self, error: Exception) -> OSError:
         code, status = _code_of(error), _STATUS.search(str(error))
-        if code == "NoSuchBucket" or isinstance(error, FileNotFoundError):
-            return self._gone()
-        if isinstance(error, PermissionDeniedError | UnauthenticatedError) or (status and status[1] in ("401", "403")):
+        if code == "NoSuchBucket" or (code is None and isinstance(error, FileNotFoundError)):
+            return OSError(errno.EIO, f"the S3 storage has no bucket '{self._bucket}'")
+        refused = isinstance(error, PermissionDeniedError | UnauthenticatedError) or code in _REFUSED
+        if refused or (status and status[1] in ("401", "403")):
             return PermissionError(errno.EACCES, f"the S3 storage refuses access ({code or 'no reason is given'})")
-        if _UNTRUSTED in str(error):
-            return OSError(errno.EIO, "the certificate of the S3 storage is not trusted by this system")
-        if status is None:
-            return OSError(errno.EIO, "the S3 storage does not answer")
-        return OSError(errno.EIO, f"the S3 storage fails with status {status[1]}{f' ({code})' if code else ''}")
-
-    def _gone(self) -> OSError:
-        return OSError(errno.EIO, f"the S3 storage has no bucket '{self._bucket}'")
+        if status is not None:
+            return OSError(errno.EIO, f"the S3 storage fails with status {status[1]}{f' ({code})' if code else ''}")
+        return OSError(errno.EIO, _without_status(error))
 
 
 class Replaced(OSError):
@@ -243,6 +243,33 @@ class _Object(io.RawIOBase):
         if not piece:
             raise OSError(errno.EIO, f"the S3 storage ends '{self._key}' too early")
         return piece
+
+
+def _provider(access: S3Access) -> "Callable[[], S3Credential] | None":
+    """The keys of the settings alone: given one by one, they would be joined by a session token of the environment."""
+    if not access.access_key_id:
+        return None
+    credential: S3Credential = {
+        "access_key_id": access.access_key_id,
+        "secret_access_key": access.secret_access_key,
+        "token": None,
+        "expires_at": None,
+    }
+    return lambda: credential
+
+
+def _without_status(error: Exception) -> str:
+    """What happened when there is no answer, or none that the library takes for one."""
+    text = str(error)
+    if _UNTRUSTED in text:
+        return "the certificate of the S3 storage is not trusted by this system"
+    if _REDIRECT in text:
+        return "the S3 storage sends elsewhere: TRAINSHED_S3_REGION or TRAINSHED_S3_ENDPOINT is not the bucket's"
+    if isinstance(error, InvalidPathError):
+        return "the S3 storage has an object in the storage's folder whose key has empty or odd parts; remove it"
+    if _NETWORK in text:
+        return "the S3 storage does not answer"
+    return "the S3 storage gives an answer that is none of S3's"
 
 
 def _code_of(error: Exception) -> str | None:

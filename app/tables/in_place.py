@@ -23,6 +23,9 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REFUSED: Final = (errno.EACCES, errno.EPERM)
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+# A file system may keep years that no calendar here has.
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
+_LATEST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class UnusableFile(TrainshedError):
@@ -36,6 +39,15 @@ class UnusableFile(TrainshedError):
         super().__init__(f"'{uri}' {reason}")
         self.uri = uri
         self.reason = reason
+
+
+class RootUnavailable(TrainshedError, OSError):
+    """The folder itself cannot be read now: its disk failed, or is not mounted. That says nothing of the file."""
+
+    code: ClassVar[str] = "storage_unavailable"
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(f"The data root of '{uri}' cannot be read now: {reason}.")
 
 
 @dataclass(frozen=True)
@@ -56,7 +68,11 @@ class OpenFile:
 
     @property
     def modified_at(self) -> datetime:
-        return datetime.fromtimestamp(self.facts.st_mtime_ns // 1000 / 1_000_000, UTC)
+        """When it was last written, as far as a date can say it."""
+        try:
+            return datetime.fromtimestamp(self.facts.st_mtime_ns // 1000 / 1_000_000, UTC)
+        except (ValueError, OverflowError):
+            return _LATEST if self.facts.st_mtime_ns > 0 else _EARLIEST
 
     def digest(self) -> str:
         """SHA-256 of the content, in hex."""
@@ -93,12 +109,13 @@ def open_below(root: Path, relative: str, uri: str) -> Iterator[OpenFile]:
 
     Raises:
         UnusableFile: there is none, it may not be read, or the way to it leads out of `root`.
-        OSError: the file system failed.
+        RootUnavailable: the file system failed, or `root` is missing or empty, as a place where nothing is mounted is.
     """
     try:
         descriptor = _descend(*_real_parts(root, relative, uri))
     except OSError as error:
-        raise _explained(error, uri) from error
+        # The system's error has the path of the host, which a user of an address is not to see.
+        raise _explained(error, root, uri) from None
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
@@ -110,11 +127,18 @@ def open_below(root: Path, relative: str, uri: str) -> Iterator[OpenFile]:
 
 def _real_parts(root: Path, relative: str, uri: str) -> tuple[Path, Sequence[str]]:
     real_root = root.resolve(strict=True)
+    # Where it leads to is judged before it is asked whether that is there: else a link out would tell what the host has.
+    if not Path(os.path.realpath(real_root / relative)).is_relative_to(real_root):
+        raise _leads_out(uri)
     # realpath, since Path.resolve reports a loop of links in another way in each version of Python.
     place = Path(os.path.realpath(real_root / relative, strict=True))
     if not place.is_relative_to(real_root):
-        raise UnusableFile(uri, "leads out of its data root through a link; only what lies inside is read.")
+        raise _leads_out(uri)
     return real_root, place.relative_to(real_root).parts
+
+
+def _leads_out(uri: str) -> UnusableFile:
+    return UnusableFile(uri, "leads out of its data root through a link; only what lies inside is read.")
 
 
 def _descend(root: Path, parts: Sequence[str]) -> int:
@@ -129,11 +153,23 @@ def _descend(root: Path, parts: Sequence[str]) -> int:
         os.close(folder)
 
 
-def _explained(error: OSError, uri: str) -> Exception:
+def _explained(error: OSError, root: Path, uri: str) -> TrainshedError:
     if error.errno in _REFUSED:
         return UnusableFile(uri, f"may not be read by the user with uid {os.geteuid()}; let others read it.")
     if error.errno in _ABSENT:
-        return UnusableFile(uri, "is not there.")
+        missing = _what_is_missing(root)
+        return UnusableFile(uri, "is not there.") if missing is None else RootUnavailable(uri, missing)
     if error.errno == errno.ELOOP:
         return UnusableFile(uri, "is reached through links that go in circles.")
-    return error
+    return RootUnavailable(uri, error.strerror or "its file system failed")
+
+
+def _what_is_missing(root: Path) -> str | None:
+    """Without this, every file would look deleted while a disk is not mounted."""
+    try:
+        with os.scandir(root) as entries:
+            return None if next(entries, None) else "its folder is empty; perhaps nothing is mounted there"
+    except PermissionError:  # it may be entered, and not listed: that it is there is all that this can tell
+        return None
+    except OSError as error:
+        return f"its folder is gone ({error.strerror})"

@@ -11,13 +11,13 @@ Tries = Sequence[tuple[Attempt, list[AttemptNode]]]
 
 
 def usage_of(tries: Tries, now: datetime) -> dict[str, Any]:
-    """The `usage` of a job: device-seconds, joules, mean utilization, and the newest verdict with its sentence.
+    """The `usage` of a job: device-seconds, joules, mean utilization, and the newest verdict that says something.
 
     The utilization is weighted by device-seconds. None where nothing was measured, as with CPU devices.
     """
     seconds = [device_s(attempt, sum(len(node.devices) for node in nodes), now) for attempt, nodes in tries]
     joules = [attempt.energy_j for attempt, _ in tries if attempt.energy_j is not None]
-    judged = next(((attempt.verdict, attempt.utilization) for attempt, _ in reversed(tries) if attempt.verdict), None)
+    judged = _newest_verdict([attempt for attempt, _ in tries])
     return {
         "device_s": sum(seconds),
         "energy_j": sum(joules) if joules else None,
@@ -34,6 +34,12 @@ def device_s(attempt: Attempt, devices: int, now: datetime) -> float:
     if attempt.claimed_at is None or attempt.ended_at is not None:
         return 0.0
     return devices * max(0.0, (now - attempt.claimed_at).total_seconds())
+
+
+def _newest_verdict(attempts: Sequence[Attempt]) -> tuple[str, float | None] | None:
+    """A last attempt that was too short to be judged leaves standing what was found out before."""
+    known = [(attempt.verdict, attempt.utilization) for attempt in reversed(attempts) if attempt.verdict]
+    return next((found for found in known if found[0] != WorkVerdict.UNKNOWN), known[0] if known else None)
 
 
 def _mean(pairs: Sequence[tuple[float | None, float]]) -> float | None:

@@ -92,6 +92,18 @@ class TestState:
         assert {(device.worker_id, device.state) for device in listed(api)} == {(worker_id, "offline")}
 
     @ONE_DATABASE
+    @ONE_DATABASE
+    def test_those_of_a_cordoned_host_say_that_nothing_new_starts_there(
+        self, api: Api, worker_id: str, tenant: Tenant
+    ) -> None:
+        admin = api.with_key(tenant.admin)
+        admin.post(f"/v1/workers/{worker_id}/cordon")
+        assert [(device.state, device.reason) for device in listed(api)] == [
+            ("free", "Its host is cordoned, so nothing new starts there.")
+        ] * 2
+        admin.post(f"/v1/workers/{worker_id}/uncordon")
+        assert listed(api)[0].reason is None
+
     def test_without_workers_the_list_is_empty(self, api: Api) -> None:
         assert api.get("/v1/devices").json() == {"object": "list", "data": [], "has_more": False, "next_after": None}
 
@@ -165,6 +177,10 @@ class TestQuarantine:
         for path in (identity, identity.replace("/", "%2F")):
             answer = api.with_key(tenant.admin).post(f"/v1/devices/{path}/quarantine", json={"reason": "slow"})
             assert (answer.status_code, answer.json()["id"]) == (200, identity)
+
+    def test_no_text_of_a_path_breaks_it(self, api: Api, tenant: Tenant) -> None:
+        for path in ("a%00b", "%ed%a0%80", "x/y/z", "x" * 121):
+            problem(api.with_key(tenant.admin).post(f"/v1/devices/{path}/release"), 404, "not_found")
 
     @ONE_DATABASE
     def test_what_is_not_there_or_has_no_reason_is_refused(self, api: Api, tenant: Tenant, worker_id: str) -> None:

@@ -111,6 +111,7 @@ class TestReport:
     @pytest.mark.parametrize(
         ("query", "pointer"),
         [
+            ("?until=0001-01-01T00:00:00Z", "/since"),
             ("?by=colour", "/by"),
             ("?since=yesterday", "/since"),
             (f"?since={to_rfc3339(START)}&until={to_rfc3339(START)}", "/since"),

@@ -1,5 +1,6 @@
 """Shapes out of the head of a safetensors file; the reference is what safetensors itself writes."""
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +15,14 @@ def test_names_and_shapes_are_those_that_were_saved(tmp_path: Path) -> None:
     shapes = {"a.kernel": (3, 4), "a.bias": (4,), "scale": ()}
     tensors = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     save_file(tensors, path, metadata={"made_by": "test"})
-    assert tensor_shapes(path) == shapes
+    with path.open("rb") as file:
+        assert tensor_shapes(file) == shapes
 
 
 @pytest.mark.parametrize(
     "content",
     [b"", b"short", b"\xff" * 8, b"\x02" + b"\x00" * 7 + b"[]", b"\x09" + b"\x00" * 7 + b'{"a": {}}', b"\x01" * 200],
 )
-def test_anything_else_is_refused_and_named(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "weights.safetensors"
-    path.write_bytes(content)
+def test_anything_else_is_refused(content: bytes) -> None:
     with pytest.raises(UnreadableHeader, match="is no safetensors file"):
-        tensor_shapes(path)
+        tensor_shapes(BytesIO(content))

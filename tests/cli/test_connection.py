@@ -64,7 +64,9 @@ class TestRefusals:
         with pytest.raises(UsageProblem, match="trainshed up"):
             find_connection(None, "ts_a", {"TRAINSHED_HOME": str(tmp_path)})
 
-    @pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://a", "http://", "http://a:port", "http://[::1", "http://u:p@a"])
+    @pytest.mark.parametrize(
+        "url", ["127.0.0.1:8000", "ftp://a", "http://", "http://a:port", "http://[::1", "http://u:p@a"]
+    )
     def test_what_is_no_address_is_refused_with_an_example(self, url: str) -> None:
         with pytest.raises(UsageProblem, match=r"http://127\.0\.0\.1:8000"):
             find_connection(url, "ts_a", {})

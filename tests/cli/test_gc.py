@@ -78,3 +78,23 @@ class TestRefusals:
         monkeypatch.setattr(sys, "argv", ["gc"])
         assert run_program(gc.program, "trainshed gc") == 2
         assert capsys.readouterr().err.startswith("error: The database has not the newest schema;")
+
+    def test_a_database_that_does_not_answer_says_why_as_its_driver_does(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("TRAINSHED_DATABASE_URL", f"postgresql+psycopg://u:hidden@/x?host={tmp_path}")
+        monkeypatch.setattr(sys, "argv", ["gc"])
+        assert run_program(gc.program, "trainshed gc") == 2
+        said = capsys.readouterr().err
+        assert said.startswith("error: The database does not answer; try again. (connection ")
+        assert "hidden" not in said
+
+    def test_a_file_that_is_no_database_is_one_line(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "no.db").write_bytes(b"no database" * 1000)
+        monkeypatch.setenv("TRAINSHED_DATABASE_URL", f"sqlite:///{tmp_path}/no.db")
+        monkeypatch.setattr(sys, "argv", ["gc"])
+        assert run_program(gc.program, "trainshed gc") == 2
+        said = "error: The database cannot be used; see `trainshed doctor`. (file is not a database)\n"
+        assert capsys.readouterr().err == said

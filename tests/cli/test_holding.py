@@ -144,6 +144,19 @@ class TestOneHold:
         assert ran.code == 2
         assert said in ran.err
 
+    @pytest.mark.parametrize("command", [["unhold"], ["hold", "--for", "1h", "--extend"]])
+    def test_the_latest_is_never_taken_from_somebody_else(
+        self, server: FakeServer, trainshed: Trainshed, command: list[str]
+    ) -> None:
+        server.on("GET /v1/holds", listing({**HOLD, "owner": "bob"}, {**HOLD, "id": OTHER}))
+        ran = trainshed(*command, "latest")
+        assert (ran.code, len(server.requests)) == (2, 1)
+        assert "Holds of ana, bob are open, so name one by its id" in ran.err
+
+    def test_an_empty_name_is_no_hold(self, server: FakeServer, trainshed: Trainshed) -> None:
+        server.on("GET /v1/holds", listing(HOLD))
+        assert "No open hold is ''" in trainshed("unhold", "").err
+
     def test_an_ambiguous_one_is_said(self, server: FakeServer, trainshed: Trainshed) -> None:
         server.on("GET /v1/holds", listing(HOLD, {**HOLD, "id": "hold_02k0000000000000000000000a"}))
         assert "More than one open hold" in trainshed("unhold", "000a").err

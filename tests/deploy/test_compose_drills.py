@@ -15,6 +15,7 @@ from scripts.compose_test.standing import NotAsPromised
 from tests.deploy.programs import Programs, service_that_answers
 
 JOB = "/v1/jobs/job_1"
+JOURNAL = {"data": [{"seq": 1}, {"seq": 2}], "has_more": False, "next_after": 2}
 READY = {"checks": {"database": {"status": "ok"}}}
 WORKERS = {"data": [{"online": True, "version": "1.2+next", "devices": [], "frameworks": []}]}
 FILES = {"data": [{"name": "model.safetensors", "size_bytes": 4}, {"name": "report.html", "size_bytes": 2}]}
@@ -51,6 +52,7 @@ def drill(programs: Programs, tmp_path: Path, answers: dict[str, Any]) -> Drill:
         "POST /v1/jobs": {"id": "job_1"},
         f"GET {JOB}/checkpoints": {"data": [{"step": 20, "reason": "stop"}]},
         f"GET {JOB}/metrics": EPOCHS,
+        f"GET {JOB}/events": JOURNAL,
         "GET /readyz": READY,
         "GET /v1/workers": WORKERS,
         "GET /openapi.json": {"info": {"version": "1.2+next"}},

@@ -24,6 +24,7 @@ from scripts.compose_test.stack import NotInTime, Stack, until
 from tests.deploy.programs import service_that_answers
 
 JOB = "/v1/jobs/job_1"
+JOURNAL = {"data": [{"seq": 1}, {"seq": 2}], "has_more": False, "next_after": 2}
 
 
 def drill(tmp_path: Path, answers: dict[str, Any]) -> Drill:
@@ -97,7 +98,15 @@ class TestWholeJob:
 class TestCameThrough:
     def test_with_every_epoch_once_and_the_expected_attempts(self, tmp_path: Path) -> None:
         answers = {f"GET {JOB}": job("drained", None), f"GET {JOB}/metrics": series([10, 20, 30, 40], [1, 1, 2, 2])}
+        answers[f"GET {JOB}/events"] = JOURNAL
         assert came_through(drill(tmp_path, answers), "job_1", ["drained", None])["id"] == "job_1"
+
+    @pytest.mark.parametrize("numbers", [[1, 3], [1, 1, 2], [2, 3]])
+    def test_gap_in_the_journal_is_a_failure(self, tmp_path: Path, numbers: list[int]) -> None:
+        answers = {f"GET {JOB}": job(None), f"GET {JOB}/metrics": series([10, 20, 30, 40], [1] * 4)}
+        answers[f"GET {JOB}/events"] = {**JOURNAL, "data": [{"seq": number} for number in numbers]}
+        with pytest.raises(UnexpectedAnswer, match="journal of job_1 has gaps"):
+            came_through(drill(tmp_path, answers), "job_1", [None])
 
     @pytest.mark.parametrize("epochs", [[1, 2, 4], [1, 2, 2, 3, 4], [1, 2, 3, 4, 5], []])
     def test_missing_or_repeated_epoch_is_a_failure(self, tmp_path: Path, epochs: list[int]) -> None:

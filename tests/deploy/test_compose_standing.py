@@ -135,10 +135,27 @@ class TestConfinement:
             standing.how_they_are_confined(stack)
 
 
+class TestDoctor:
+    def test_warnings_are_told_with_the_count(self, stack: Stack, containers: Containers) -> None:
+        for service in ("api", "control", "worker"):
+            containers.says(
+                service, "ok      settings  They can be read.\nwarning clock  It drifts.\n0 faults, 1 warning.\n"
+            )
+        told = standing.examined(stack)
+        assert told == "; ".join(f"{name} 0 faults, 1 warning. clock" for name in ("api", "control", "worker"))
+
+    def test_fault_is_a_failure_and_told_alone(self, stack: Stack, programs: Programs) -> None:
+        said = "ok      settings  They can be read.\nfault   space.home  Full.\n1 fault.\n"
+        programs.add("docker", f"case $1 in ps) echo c1;; exec) echo '{said}'; exit 1;; esac")
+        with pytest.raises(NotAsPromised, match=r"^api: fault   space\.home  Full\.$"):
+            standing.examined(stack)
+
+
 class TestNetwork:
     def test_refused_way_out_is_right(self, stack: Stack, containers: Containers) -> None:
         containers.says("worker", "refused [Errno 101] Network is unreachable\n")
-        assert standing.no_way_out(stack) == "refused [Errno 101] Network is unreachable"
+        told = "the worker gets no connection to 1.1.1.1: [Errno 101] Network is unreachable"
+        assert standing.no_way_out(stack) == told
 
     def test_way_out_is_a_fault(self, stack: Stack, containers: Containers) -> None:
         containers.says("worker", "out\n")

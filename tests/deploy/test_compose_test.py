@@ -105,7 +105,7 @@ class TestStack:
         programs.add("docker", '[ "$1" != volume ] || echo t-1_data')
         assert stack.leftovers() == ["volume t-1_data"]
         with pytest.raises(command.StepFailed, match="volume t-1_data"):
-            command._nothing(stack.leftovers())
+            command._gone(stack)
 
     def test_health_is_the_check_s_word_else_the_state(self, stack: Stack, programs: Programs) -> None:
         programs.add("docker", 'case $1 in ps) echo c1;; inspect) echo \'[{"State": {"Status": "exited"}}]\';; esac')

@@ -93,7 +93,8 @@ class TestNeverOnTheCpu:
     @pytest.mark.parametrize("framework", ["torch", "tensorflow"])
     def test_a_card_that_the_framework_does_not_see_ends_the_job(self, home: Path, framework: str) -> None:
         """The inventory is wrong: it lists a card that is not there. The trainer must notice."""
-        with running_stack(home) as stack:
+        # The worker's own looks would notice within seconds that it is not there.
+        with running_stack(home, {"TRAINSHED_INVENTORY_S": "3600"}) as stack:
             (worker,) = stack.client.get("/v1/workers").json()["data"]
             card = DeviceFacts(id="GPU-ffffffff-0000-0000-0000-000000000000", kind="cuda", name="Ghost", position=9)
             database = Database(stack.database_url)

@@ -51,6 +51,19 @@ class TestExpire:
         assert expire(bench.database) == 1
         assert bench.hold(hold.id).ended_why == "device_gone"
 
+    @ONE_DATABASE
+    def test_one_look_that_missed_them_ends_nothing(self, bench: HoldBench) -> None:
+        hold = bench.take(1)
+        bench.set_device(0, health="gone", health_at=START)
+        bench.wait(59)
+        assert expire(bench.database) == 0, "a job loses its card after two looks, not one"
+        bench.set_device(0, health="ok", health_at=bench.clock.now())
+        bench.wait(60)
+        bench.set_device(0, health="gone", health_at=bench.clock.now())
+        bench.wait(60)
+        assert expire(bench.database) == 1
+        assert bench.hold(hold.id).ended_why == "device_gone"
+
     def test_idle_cards_end_it_where_that_was_asked_for(self, bench: HoldBench) -> None:
         patient, hasty = bench.take(1), bench.take(1, stop_when_idle_s=600.0)
         for number in range(2):

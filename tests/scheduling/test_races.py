@@ -3,6 +3,7 @@
 import pytest
 
 from app.db import Database
+from app.fleet.devices import quarantine
 from app.fleet.models import Device
 from app.fleet.registry import heartbeat
 from app.jobs.states import JobState
@@ -48,3 +49,26 @@ def test_a_pass_and_a_registration_lock_devices_in_one_order(database: Database,
             session.commit()
     assert meanwhile.error is None
     assert scene.state() is JobState.STARTING
+
+
+def test_a_quarantine_and_a_registration_lock_devices_in_one_order(database: Database, clock: FakeClock) -> None:
+    make_scene(database, clock, devices=2)
+    with database.write() as session:
+        # PostgreSQL puts the changed row behind the other one, and would come by it last.
+        session.get_one(Device, "host-a-0").threads = 3
+
+    def keep_out() -> None:
+        with database.write() as session:
+            quarantine(session, ["host-a-1", "host-a-0"], "it failed", clock.now())
+
+    meanwhile = Meanwhile(keep_out)
+    with database.write() as session:
+        session.get_one(Device, "host-a-0").threads = 2
+        session.flush()
+        with meanwhile.running(database):
+            session.get_one(Device, "host-a-1").threads = 2
+            session.flush()
+            session.commit()
+    assert meanwhile.error is None
+    with database.read() as session:
+        assert [session.get_one(Device, f"host-a-{n}").quarantine_reason for n in (0, 1)] == ["it failed"] * 2

@@ -56,6 +56,7 @@ DEFAULTS: dict[str, Any] = {
     "exports": ["report", "tensorboard"],
     "retry": {"failures": 0, "losses": 3},
     "timeout_s": 86400,
+    "stop_when_idle_s": None,
     "priority": 0,
     "not_before": None,
 }

@@ -36,6 +36,13 @@ class TestUsageOf:
         assert found["utilization"] == pytest.approx((0.9 * 30 + 0.1 * 10) / 40)
         assert (found["verdict"], found["message"]) == ("input_bound", sentence(WorkVerdict.INPUT_BOUND, 0.1))
 
+    def test_a_last_attempt_that_was_too_short_to_judge_hides_no_verdict(self) -> None:
+        long = attempt(device_s=3600.0, utilization=0.2, verdict="input_bound", ended_at=NOW)
+        short = attempt(device_s=5.0, utilization=0.9, verdict="unknown", ended_at=NOW)
+        found = usage_of([long, short], NOW)
+        assert (found["verdict"], found["message"]) == ("input_bound", sentence(WorkVerdict.INPUT_BOUND, 0.2))
+        assert usage_of([short], NOW)["verdict"] == "unknown"
+
     def test_one_that_runs_counts_until_now(self) -> None:
         assert usage_of([attempt(3, claimed_at=START)], NOW)["device_s"] == 300.0, "three devices for 100 s"
 

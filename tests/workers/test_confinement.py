@@ -1,5 +1,6 @@
 """What a confined process can still do, tried in a process of its own: the limits are for good."""
 
+import ast
 import ctypes
 import platform
 import subprocess
@@ -90,3 +91,14 @@ class TestEnd:
             process.kill()
 
             assert process.stdout.read() == ""
+
+
+class TestCapabilities:
+    def test_none_is_left_and_none_comes_by_another_program(self) -> None:
+        show = "print([line.split()[1] for line in open('/proc/self/status') if line[:3] in ('Cap', 'NoN')])"
+        shown = confined(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {show!r}])").stdout
+
+        # In the order of proc_pid_status(5): inheritable, permitted, effective, the bound, ambient; no new privileges.
+        inherited, permitted, effective, _, ambient, locked = ast.literal_eval(shown)
+        assert {inherited, permitted, effective, ambient} == {"0" * 16}
+        assert locked == "1"

@@ -119,6 +119,19 @@ class TestBatch:
         box.written()
         assert box.take() is None
 
+    def test_what_came_in_during_a_long_try_wakes_the_taker_again(self) -> None:
+        box = spool()
+        box.notice("a", "first")
+        box.take()
+        box.notice("b", "second")
+        box.filled.clear()  # the taker tries the first batch again and again
+        box.written()
+        assert box.filled.is_set()
+        box.filled.clear()
+        box.take()
+        box.written()
+        assert not box.filled.is_set(), "nothing is left"
+
     def test_what_is_in_flight_stays_the_same_until_it_is_written(self) -> None:
         box = spool()
         box.notice("first", "")

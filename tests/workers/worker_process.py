@@ -10,11 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MAIN = """
-from app.settings import load_settings
-from workers.celery_app import main
-main(load_settings())
-"""
+PROGRAM = ("-m", "app.cli.processes.worker")
 LIMIT_S = 60
 
 
@@ -60,11 +56,14 @@ def settings(folder: Path, database_url: str, broker_url: str, **changes: str) -
 
 
 @contextmanager
-def worker_process(folder: Path, environment: dict[str, str]) -> Iterator[WorkerProcess]:
+def worker_process(
+    folder: Path, environment: dict[str, str], program: tuple[str, ...] = PROGRAM
+) -> Iterator[WorkerProcess]:
+    """`program` is what Python is told to run; it is `trainshed worker`, or something that ends in it."""
     log_file = folder / "worker.log"
     with log_file.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", MAIN],
+            [sys.executable, "-P", *program],
             env={**os.environ, **environment},
             cwd=folder,
             stdin=subprocess.DEVNULL,

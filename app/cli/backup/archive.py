@@ -27,6 +27,10 @@ LATE: Final = "late/"
 """Rows of a moment after that of all others: they replace those with the same key."""
 _BLOCK: Final = 1024 * 1024
 _MODE: Final = 0o600
+# These are held in memory, so an archive from who knows where must not choose their size. A line of contents has some
+# 150 bytes.
+_MOST_MANIFEST: Final = 1024 * 1024
+_MOST_CONTENTS: Final = 512 * 1024 * 1024
 
 
 class _Hashing(io.RawIOBase):
@@ -86,6 +90,7 @@ class Writer:
 class Member:
     name: str
     stream: BinaryIO
+    size: int
 
 
 class Reader:
@@ -119,7 +124,7 @@ class Reader:
         member = next(self.members, None)
         if member is None or member.name != MANIFEST:
             raise no_backup(self._source)
-        return self._document(member)
+        return self._document(member, _MOST_MANIFEST)
 
     def _read(self) -> Iterator[Member]:
         """The last member is not among them: it fills `contents`."""
@@ -130,7 +135,7 @@ class Reader:
                 if source is None:
                     raise damaged(f"'{info.name[:200]}' is not a file")
                 hashing = _Hashing(source)  # type: ignore[arg-type] # IO[bytes] has all that is used
-                member = Member(info.name, io.BufferedReader(hashing, _BLOCK))
+                member = Member(info.name, io.BufferedReader(hashing, _BLOCK), info.size)
                 if info.name == CONTENTS:
                     self.contents = self._document(member)
                     continue
@@ -149,15 +154,25 @@ class Reader:
         """
         if not self.contents:
             raise damaged("it ends early")
-        written: dict[str, str] = self.contents.get("sha256", {})
+        written = self.contents.get("sha256")
+        if not isinstance(written, dict):
+            raise damaged("its list of contents cannot be read")
         wrong = [name for name, digest in written.items() if self._digests.get(name) != digest]
         wrong += [name for name in self._digests if name not in written]
         if wrong:
             raise damaged(f"'{wrong[0]}' is not what was backed up")
 
-    def _document(self, member: Member) -> dict[str, Any]:
+    @property
+    def missing(self) -> list[str]:
+        """Keys of files that the storage did not have when the backup was made; known after the last member."""
+        found = self.contents.get("missing")
+        if not isinstance(found, list) or not all(isinstance(key, str) for key in found):
+            raise damaged("its list of missing files cannot be read")
+        return found
+
+    def _document(self, member: Member, limit: int = _MOST_CONTENTS) -> dict[str, Any]:
         try:
-            content = orjson.loads(member.stream.read())
+            content = orjson.loads(member.stream.read()) if member.size <= limit else None
         except ValueError:
             content = None
         if not isinstance(content, dict):

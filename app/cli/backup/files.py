@@ -1,9 +1,11 @@
 """Which stored files the rows name, and how they get into an archive and out of it."""
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import BinaryIO, Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -19,6 +21,7 @@ from app.storage import MissingObject, Storage
 
 _UNFINISHED: Final = Job.state.not_in([state.value for state in FINAL])
 _AT_ONCE: Final = 500
+_BLOCK: Final = 1024 * 1024
 
 
 @dataclass
@@ -71,3 +74,58 @@ def copy_into(writer: Writer, storage: Storage, keys: Iterable[str], copied: Cop
         else:
             copied.files += 1
             copied.size_bytes += size
+
+
+class Arrivals:
+    """Files of an archive on their way into a storage that may have some of them already.
+
+    A stored file never changes under its key, so one that is there with the same bytes stays. Where the bytes differ,
+    one of the two is damaged, and only the end of the archive tells whether this one is whole: it waits for `replace`.
+    """
+
+    def __init__(self, storage: Storage, scratch: Path) -> None:
+        self._storage = storage
+        self._scratch = scratch
+        self._waiting: dict[str, Path] = {}
+
+    def take(self, key: str, stream: BinaryIO) -> int:
+        """Store what the stream has to its end, if nothing is there; its size in bytes.
+
+        Raises:
+            InvalidKey: no stored file has such a name.
+        """
+        path = self._scratch / "arriving"
+        try:
+            with path.open("wb") as file:
+                shutil.copyfileobj(stream, file, _BLOCK)
+                size = file.tell()
+            same = self._is_same(key, path)
+            if same is None:
+                self._storage.put(key, path)
+            elif not same:
+                waiting = self._scratch / f"waiting-{len(self._waiting)}"
+                self._waiting[key] = path.replace(waiting)
+        finally:
+            path.unlink(missing_ok=True)
+        return size
+
+    def replace(self) -> None:
+        """Put what waits in the place of what is there; to be called once the archive was seen to be whole."""
+        for key, path in self._waiting.items():
+            self._storage.put(key, path)
+            path.unlink()
+
+    def _is_same(self, key: str, path: Path) -> bool | None:
+        """Whether the storage has these bytes under the key; None when it has nothing."""
+        try:
+            with self._storage.open(key) as there, path.open("rb") as here:
+                if there.seek(0, os.SEEK_END) != here.seek(0, os.SEEK_END):
+                    return False
+                there.seek(0)
+                here.seek(0)
+                while block := here.read(_BLOCK):
+                    if there.read(len(block)) != block:
+                        return False
+                return True
+        except MissingObject:
+            return None

@@ -14,7 +14,7 @@ from sqlalchemy import or_
 from app import __version__
 from app.checkpoints.models import Checkpoint
 from app.cli.backup.archive import FORMAT, LATE, MANIFEST, STORAGE, TABLES, Writer
-from app.cli.backup.errors import BackupFailed
+from app.cli.backup.errors import UNFINISHED, BackupFailed, NotAFile
 from app.cli.backup.files import Copied, copy_into, other_keys, unfinished_attempts, urgent_keys
 from app.cli.backup.rows import tables, write_table
 from app.clock import to_rfc3339
@@ -118,11 +118,15 @@ def new_file(target: Path) -> Iterator[tuple[BinaryIO, Path]]:
     """A file that appears at `target` when the block ended well, for this user alone, and a folder for what waits.
 
     Raises:
+        NotAFile: there is something else, such as a folder or a device.
         BackupFailed: it cannot be written there.
     """
+    target = target.resolve()
+    if target.exists() and not target.is_file():
+        raise NotAFile(str(target))
     try:
         # Beside the target: where a backup has room, what waits for it has room too.
-        with tempfile.TemporaryDirectory(prefix=".trainshed-", dir=target.absolute().parent) as folder:
+        with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=target.parent) as folder:
             unfinished = Path(folder) / "unfinished.tar"
             with unfinished.open("xb") as file:
                 unfinished.chmod(0o600)

@@ -1,6 +1,5 @@
 """Bring a backup back: files into the storage first, then all rows in one transaction, or nothing."""
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -8,12 +7,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+import orjson
 from sqlalchemy import Table, select
-from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError
 from sqlalchemy.orm import Session
 
 from app.cli.backup.archive import FORMAT, LATE, STORAGE, TABLES, Member, Reader
 from app.cli.backup.errors import BackupUnusable, DatabaseInUse, damaged
+from app.cli.backup.files import Arrivals
 from app.cli.backup.rows import insert_rows, reflected
 from app.cli.backup.settling import Settled, settle
 from app.db import Database, unlimited
@@ -21,10 +22,11 @@ from app.migrations_runner import SchemaNotUsable, SchemaState, is_known, schema
 from app.storage import Storage
 from app.storage.keys import InvalidKey
 
-_BLOCK: Final = 1024 * 1024
 # A new service already has a project, a key and a worker: that is no reason to refuse.
 _IN_USE: Final = {"jobs": "jobs", "datasets": "data sets", "holds": "holds"}
 _SUFFIX: Final = ".jsonl"
+# What a value that no column takes becomes, in either driver. Outages are OperationalErrors, and none of these.
+_MISFITS: Final = (IntegrityError, DataError, InterfaceError, ProgrammingError, ValueError, TypeError, OverflowError)
 
 
 @dataclass
@@ -52,7 +54,8 @@ class Target:
 def restore(stream: BinaryIO, source: Path | None, target: Target, now: datetime) -> Restored:
     """Restore from a backup.
 
-    No row is there until its end and all its digests were seen; files that no row names may be, and `gc` finds them.
+    Until its end and all its digests were seen no row is there, and no stored file is replaced; new files that no row
+    names may be there, and `gc` finds them.
 
     Raises:
         BackupUnusable: it is none, it is damaged, or a newer version made it.
@@ -64,7 +67,8 @@ def restore(stream: BinaryIO, source: Path | None, target: Target, now: datetime
         restored = Restored(_revision(manifest), str(manifest.get("created_at")))
         moment = _moment(restored.created_at)
         _check_target(target)
-        first = _store_files(reader.members, target, restored)
+        arrivals = Arrivals(target.storage, target.scratch) if target.storage is not None else None
+        first = _store_files(reader.members, arrivals, restored)
         with target.database.write() as session:
             unlimited(session)
             _clear(session)
@@ -72,7 +76,9 @@ def restore(stream: BinaryIO, source: Path | None, target: Target, now: datetime
             _write_rows(session, chain(first, reader.members), restored)
             reader.check()
             upgrade_within(session)
-            restored.settled = settle(session, reader.contents.get("missing", []), min(moment, now), now)
+            restored.settled = _settled(session, reader.missing, min(moment, now), now)
+            if arrivals is not None:
+                arrivals.replace()
     return restored
 
 
@@ -111,25 +117,26 @@ def _has_rows(session: Session, table: Table) -> bool:
     return session.execute(select(1).select_from(table).limit(1)).first() is not None
 
 
-def _store_files(members: Iterator[Member], target: Target, restored: Restored) -> list[Member]:
+def _store_files(members: Iterator[Member], arrivals: Arrivals | None, restored: Restored) -> list[Member]:
     """Store the files that come first; the member after them, if there is one."""
     for member in members:
         if not member.name.startswith(STORAGE):
             return [member]
-        if target.storage is None:
+        if arrivals is None:
             continue
-        path = target.scratch / "object"
         try:
-            with path.open("wb") as file:
-                shutil.copyfileobj(member.stream, file, _BLOCK)
-                restored.size_bytes += file.tell()
-            target.storage.put(member.name.removeprefix(STORAGE), path)
+            restored.size_bytes += arrivals.take(member.name.removeprefix(STORAGE), member.stream)
         except InvalidKey as error:
             raise damaged(f"'{member.name[:200]}' is no name of a stored file") from error
-        finally:
-            path.unlink(missing_ok=True)
         restored.files += 1
     return []
+
+
+def _settled(session: Session, missing: list[str], moment: datetime, now: datetime) -> Settled:
+    try:
+        return settle(session, missing, moment, now)
+    except orjson.JSONDecodeError as error:
+        raise damaged("a row has a text in it that cannot be read") from error
 
 
 def _clear(session: Session) -> None:
@@ -152,7 +159,7 @@ def _write_rows(session: Session, members: Iterator[Member], restored: Restored)
             raise damaged(f"'{member.name[:200]}' does not belong there")
         try:
             count = insert_rows(connection, table, member.stream, replace=late)
-        except (IntegrityError, DataError, ValueError, TypeError) as error:
+        except _MISFITS as error:
             # Before the digests are compared, which is at the end.
             raise damaged(f"a row of '{table.name}' does not fit the others or its columns") from error
         if not late:

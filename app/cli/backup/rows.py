@@ -33,6 +33,8 @@ LEFT_OUT: Final = frozenset({"leases", "model_tasks"})
 """Tables whose rows mean nothing later: who holds a device now, and questions that have a deadline of minutes."""
 _AT_ONCE: Final = 200
 _BATCH_BYTES: Final = 4 * 1024 * 1024
+_MOST_LINE: Final = 256 * 1024 * 1024
+"""Far more than any row has; a longer line is cut off, and is no JSON then."""
 
 
 def tables() -> list[Table]:
@@ -67,7 +69,7 @@ def insert_rows(connection: Connection, table: Table, stream: BinaryIO, *, repla
     Raises:
         BackupUnusable: they are not such lines, or the table has no such column.
     """
-    lines = (_decoded(line, table) for line in stream)
+    lines = (_decoded(line, table) for line in iter(lambda: stream.readline(_MOST_LINE), b""))
     names = next(lines, None)
     if names is None or not set(names) <= set(table.columns.keys()):
         raise damaged(f"the columns of '{table.name}' are not those of its schema")

@@ -1,12 +1,13 @@
 """What a look found."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from app.cli.doctor.place import Place
 from app.errors import TrainshedError
+from app.logs import without_secrets
 
 
 class Status(StrEnum):
@@ -49,7 +50,15 @@ _REPORT: Final = "Please report this, with the sentence above."
 
 
 def run_check(name: str, check: Check, place: Place) -> Iterator[Finding]:
-    """The findings of one check. That it fails itself is a finding too: the others must still be told."""
+    """The findings of one check. That it fails itself is a finding too: the others must still be told.
+
+    Findings are shown, kept by CI and pasted into reports, and an address may hold a password anywhere: none has one.
+    """
+    for found in _findings(name, check, place):
+        yield replace(found, message=without_secrets(found.message), advice=without_secrets(found.advice))
+
+
+def _findings(name: str, check: Check, place: Place) -> Iterator[Finding]:
     try:
         yield from check(place)
     except TrainshedError as error:

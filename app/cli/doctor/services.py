@@ -7,17 +7,18 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import httpx
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from sqlalchemy.exc import DBAPIError
 
-from app.cli.connection import URL_VARIABLE, client_file, read_client_file
+from app.cli.connection import URL_VARIABLE, Connection, client_file, read_client_file
 from app.cli.doctor.findings import Finding, fault, skipped, warning, well
 from app.cli.doctor.folders import SQLITE
 from app.cli.doctor.place import Place
+from app.cli.processes.direct import driver_says
 from app.cli.up.home import Home
 from app.cli.up.redis_server import find_server, socket_path
 from app.db import Database, DatabaseDown
@@ -28,6 +29,9 @@ from app.storage import configured_storage
 _ASK_S: Final = 3.0
 _SKEW_WARNING_S: Final = 2.0
 _SKEW_FAULT_S: Final = 30.0
+_OF_A_SERVER: Final = "Start it, and check the address and the password in TRAINSHED_DATABASE_URL."
+_OF_A_FILE: Final = "See that it is a file, that this user may read and write it, and that its disk has room."
+_DAMAGED: Final = "Take it away and restore a backup (docs/operations.md, Restore), or correct TRAINSHED_DATABASE_URL."
 _PROBE: Final = b"written by trainshed doctor"
 
 
@@ -45,24 +49,18 @@ def check_database(place: Place) -> Iterator[Finding]:
             before = place.now()
             skew = database.now(session).timestamp() - (before + place.now()) / 2
     except DatabaseDown as error:
-        yield fault(
-            "database",
-            f"{_without_password(url)} does not answer: {_reason(error)}",
-            "Start it, and check the address and the password in TRAINSHED_DATABASE_URL.",
-        )
+        advice = _OF_A_FILE if database.is_sqlite else _OF_A_SERVER
+        yield fault("database", f"{url} does not answer: {driver_says(error)}", advice)
+        return
+    except DBAPIError as error:
+        yield fault("database", f"{url} cannot be used: {driver_says(error)}", _DAMAGED)
         return
     finally:
         database.dispose()
-    yield well("database", f"{_without_password(url)} answers.")
+    yield well("database", f"{url} answers.")
     yield _schema(state)
     if not database.is_sqlite:
         yield _skew(skew)
-
-
-def _reason(error: DatabaseDown) -> str:
-    """The driver's own sentence, which a client must not see and an operator needs."""
-    below = getattr(error.__cause__, "orig", None) or error
-    return (str(below).strip() or type(below).__name__).splitlines()[0]
 
 
 def _schema(state: SchemaState) -> Finding:
@@ -108,14 +106,21 @@ def check_broker(place: Place) -> Iterator[Finding]:
         url = f"unix://{path}"
     try:
         _ping(url)
-    except (redis.RedisError, OSError, ValueError) as error:
+    except ValueError:
+        # Its own sentence has a piece of the password, when that has a slash.
         yield fault(
             "broker",
-            f"{_without_password(url)} does not answer: {error}",
+            f"{url} is no address of a Redis.",
+            "Correct TRAINSHED_BROKER_URL; in a password write / as %2F, @ as %40, : as %3A, % as %25.",
+        )
+    except (redis.RedisError, OSError) as error:
+        yield fault(
+            "broker",
+            f"{url} does not answer: {error}",
             "Start Redis, and check the address and the password in TRAINSHED_BROKER_URL.",
         )
     else:
-        yield well("broker", f"{_without_password(url)} answers.")
+        yield well("broker", f"{url} answers.")
 
 
 def _ping(url: str) -> None:
@@ -201,8 +206,11 @@ def check_server(place: Place) -> Iterator[Finding]:
     if not url:
         yield skipped("server", "None is known here.")
         return
+    url = url.rstrip("/")
+    # From afar by the proxy and the authorities that the client commands go by; on this host by neither.
+    outside = not Connection(url, "").is_local
     try:
-        checks = httpx.get(f"{url}/readyz?verbose=1", timeout=_ASK_S, trust_env=False).json()["checks"].items()
+        checks = httpx.get(f"{url}/readyz?verbose=1", timeout=_ASK_S, trust_env=outside).json()["checks"].items()
     except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
         yield skipped("server", f"None answers at {url}.")
         return
@@ -211,8 +219,3 @@ def check_server(place: Place) -> Iterator[Finding]:
         if check["status"] != "ok":
             told = fault if check["status"] == "down" else warning
             yield told(f"server.{name}", f"The server says: {check['message']}", "docs/operations.md, Trouble.")
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return url if parts.password is None else url.replace(f":{parts.password}@", ":…@")

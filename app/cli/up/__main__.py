@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from app.cli.connection import login_file, read_client_file
 from app.cli.up.home import Home, sweep
 from app.cli.up.service import Ready, Service
 from app.cli.up.signals import Signals
@@ -113,6 +114,9 @@ def _sentences(ready: Ready, settings: Settings) -> list[str]:
         )
     if settings.home != Path.home() / ".trainshed":
         lines.append(f"  For commands in another terminal: export TRAINSHED_HOME={settings.home}")
+    elsewhere = read_client_file(login_file({"TRAINSHED_HOME": str(settings.home)}))
+    if elsewhere is not None:
+        lines.append(f"  Client commands go to {elsewhere.url}; `trainshed logout` brings them here")
     return [*lines, "Ctrl-C stops it."]
 
 

@@ -25,6 +25,8 @@ _READY_LIMIT_S: Final = 60.0
 _UNKNOWN_LIMIT_S: Final = 10.0
 # What the worker needs beyond the grace it gives its trainers: to store what they left and to say goodbye.
 _AFTER_GRACE_S: Final = 10.0
+# Added to TRAINSHED_METRICS_PORT.
+_METRICS_PORTS: Final = {"api": 0, "control": 1, "worker": 2}
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,13 @@ class Service:
     def _program(self, name: str, grace_s: float = 10.0) -> Program:
         # -P: a folder `app` or `workers` in the working directory must not be taken for ours.
         command = (sys.executable, "-P", "-m", f"app.cli.processes.{name}")
-        return Program(name, command, dict(self._environ), self._home.logs / f"{name}.log", grace_s)
+        environment = {"TRAINSHED_LOG_FORMAT": "text", **self._environ, **self._metrics_port(name)}
+        return Program(name, command, environment, self._home.logs / f"{name}.log", grace_s)
+
+    def _metrics_port(self, name: str) -> dict[str, str]:
+        """The children are on one host, so each listens on a port of its own: the API on that of the settings."""
+        port = self._settings.metrics_port
+        return {"TRAINSHED_METRICS_PORT": str(port + _METRICS_PORTS.get(name, 0))} if port else {}
 
     def _worker_grace(self) -> float:
         return self._settings.stop_grace_s + _AFTER_GRACE_S

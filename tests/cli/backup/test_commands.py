@@ -104,7 +104,9 @@ class TestCommands:
         url = f"sqlite:///{tmp_path / 'new-home' / 'trainshed.db'}"
         settings(url, other_storage)
         run("restore", str(file), content=b"")
-        found = [path.stat().st_mode & 0o077 for path in (tmp_path / "new-home", tmp_path / "new-home" / "trainshed.db")]
+        found = [
+            path.stat().st_mode & 0o077 for path in (tmp_path / "new-home", tmp_path / "new-home" / "trainshed.db")
+        ]
         assert found == [0, 0]
 
     def test_a_reader_that_ends_is_said_in_one_line(self, settings: Any, service: Service) -> None:

@@ -108,9 +108,8 @@ class TestDamage:
         before = service.files()
 
         def change(members: dict[str, bytes]) -> None:
-            for name in members:
-                if name.startswith("storage/"):
-                    members[name] = b"x" * len(members[name])
+            stored = {name: content for name, content in members.items() if name.startswith("storage/")}
+            members.update({name: b"x" * len(content) for name, content in stored.items()})
 
         for url, replace in ((empty_url, False), (database_url, True)):
             with pytest.raises(BackupUnusable, match="not what was backed up"):
@@ -153,7 +152,9 @@ class TestDamage:
         with pytest.raises(BackupUnusable, match=problem):
             bring_back(changed, empty_url, other_storage)
 
-    def test_a_json_text_that_is_none_is_refused(self, backup: Path, empty_url: str, other_storage: LocalStorage) -> None:
+    def test_a_json_text_that_is_none_is_refused(
+        self, backup: Path, empty_url: str, other_storage: LocalStorage
+    ) -> None:
         def change(members: dict[str, bytes]) -> None:
             members["tables/jobs.jsonl"] = members["tables/jobs.jsonl"].replace(b'"{', b'"{{')
 

@@ -13,9 +13,10 @@ from app.fleet.models import Lease, Worker
 from app.holds.models import Hold
 from app.jobs.models import Attempt, Job, JobHead, JournalRow
 from app.migrations_runner import is_current
-from app.storage import LocalStorage
+from app.storage import LocalStorage, S3Storage
 from tests.cli.backup.service import MOMENT, STEPS, Rows, Service, all_files, all_rows, bring_back, opened
 from tests.fakes import START
+from tests.s3 import S3Server
 
 ONLY_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -91,6 +92,26 @@ class TestRoundTrip:
         bring_back(file, empty_url, None)
         with opened(empty_url) as database, database.read() as session:
             assert session.get_one(Job, service.jobs["paused"]).name == ""
+
+
+@ONLY_SQLITE
+class TestAcrossStorages:
+    def test_from_a_folder_to_s3_and_again_onto_what_is_there(
+        self, service: Service, file: Path, empty_url: str, shared_s3: S3Server
+    ) -> None:
+        service.backup(file)
+        storage = S3Storage(shared_s3.new_bucket("trainshed"), shared_s3.access)
+        bring_back(file, empty_url, storage)
+        rotten = storage.list()[0]
+        other = service.folder / "other"
+        other.write_bytes(b"rotten")
+        storage.put(rotten, other)
+        bring_back(file, empty_url, storage, replace=True)
+        found = {}
+        for key in storage.list():
+            with storage.open(key) as stored:
+                found[key] = stored.read()
+        assert found == service.files()
 
 
 class TestWhatRan:

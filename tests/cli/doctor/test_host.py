@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,15 @@ class TestFolders:
         host.uses[host.home] = (100 * GIB, 19 * GIB)
         assert host.faults() == {}
         assert host.warnings().keys() == {"space.home"}
+
+    def test_a_run_folder_of_its_own_needs_room_only_where_a_worker_runs(self, host: Host) -> None:
+        # A file system of its own on every Linux, as the tmpfs that the control loop's container has.
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            host.uses[Path(folder)] = (64 * 1024**2, 64 * 1024**2)
+            host.environ["TRAINSHED_RUN_DIR"] = folder
+            assert host.faults().keys() == {"space.run_dir"}
+            host.environ.pop("TRAINSHED_INTERPRETERS")
+            assert host.faults() == {}
 
     def test_little_room_for_uploads(self, host: Host, tmp_path: Path) -> None:
         host.uses[tmp_path] = (64 * 1024**2, 64 * 1024**2)

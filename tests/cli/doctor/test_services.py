@@ -25,6 +25,13 @@ class TestDatabase:
         found = host.examine()
         assert [found[name].status for name in ("database", "schema")] == [Status.OK, Status.OK]
 
+    def test_a_file_that_is_none(self, host: Host, tmp_path: Path) -> None:
+        (tmp_path / "no.db").write_bytes(b"no database" * 1000)
+        host.environ["TRAINSHED_DATABASE_URL"] = f"sqlite:///{tmp_path / 'no.db'}"
+        found = host.examine()["database"]
+        assert found.message.endswith("cannot be used: file is not a database")
+        assert "restore a backup" in found.advice
+
     def test_one_that_does_not_answer(self, host: Host, tmp_path: Path) -> None:
         host.environ["TRAINSHED_DATABASE_URL"] = f"postgresql+psycopg://trainshed:hidden@/x?host={tmp_path}"
         message = host.faults()["database"]
@@ -89,7 +96,6 @@ class TestBroker:
             client.close()
         assert "invalid username-password pair" in message
         assert "wrong" not in message.replace("WRONGPASS", "")
-
 
     def test_no_address_is_shown_with_its_password(self, host: Host) -> None:
         # Neither of the two is where urlsplit looks for a password.

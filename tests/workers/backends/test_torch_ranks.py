@@ -130,6 +130,13 @@ class TestFaults:
         assert found["left"] == []
         assert found["in_time"]
 
+    def test_a_rank_that_finds_no_shared_memory_says_so(self, run: Run) -> None:
+        # Case C31.
+        found = result(run, "without shared memory")
+
+        assert found["message"].startswith("Rank 1 of 2 was ended by signal 7 (SIGBUS)")
+        assert (found["error"], found["cause"], found["left"]) == ("RankFailed", "shared_memory", [])
+
     def test_of_several_ranks_the_killed_one_is_named(self, run: Run) -> None:
         assert result(run, "second of three killed")["message"].startswith("Rank 2 of 3 was ended by signal 9")
 

@@ -1,5 +1,6 @@
 """Ranks that fail, each in its way, and what rank 0 makes of it; jobs for `torch_jobs`."""
 
+import mmap
 import os
 import signal
 import tempfile
@@ -39,6 +40,16 @@ class Faulty(TorchSession):
 
 def kill_self() -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def touch_missing_memory() -> NoReturn:
+    """What the kernel does to a process that writes to a page of shared memory for which there is no room."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(mmap.PAGESIZE)
+        page = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+        file.truncate(0)
+        page[0] = 1
     raise AssertionError
 
 
@@ -181,6 +192,7 @@ def orphaned() -> None:
 
 FAULTS: dict[str, Callable[[], Any]] = {
     "killed": lambda: failed(kill_self),
+    "without shared memory": lambda: failed(touch_missing_memory),
     "second of three killed": lambda: failed(kill_self, 3, 2),
     "frozen": frozen,
     "frozen for a moment": frozen_for_a_moment,

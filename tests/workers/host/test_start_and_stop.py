@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
+from app.fleet.devices import quarantine
 from app.jobs import endings
 from app.jobs.models import Attempt
 from app.jobs.states import JobState
@@ -19,7 +20,6 @@ from tests.workers.eventually import eventually
 from tests.workers.host.bench import HostBench
 from tests.workers.supervisor.bench import started
 from workers import settle
-from workers.host import QUARANTINED
 from workers.host_lock import HostLock, WorkerRunning
 from workers.locks import close_all, take_all
 from workers.processes import read_stat
@@ -241,12 +241,21 @@ class TestQuarantine:
         finally:
             run.survivors_end()
 
-        assert bench.device(0).health == QUARANTINED
-        assert "could not be killed" in str(bench.device(0).reason)
+        assert bench.view(0).health == "quarantined"
+        assert "could not be killed" in str(bench.view(0).reason)
         bench.scene.place()
         host.attend()
         again = bench.launcher.next_run()
         assert [device.id for device in again.request.assignment.devices] == ["host-a-1"]
+
+    def test_a_restart_does_not_lift_it(self, bench: HostBench) -> None:
+        bench.make("start-0").attend()
+        with bench.database.write() as session:
+            quarantine(session, ["host-a-0"], "Xid 79", bench.clock.now())
+        bench.clock.advance(5)
+        bench.make("start-1").attend()
+        assert (bench.view(0).health, bench.view(0).reason) == ("quarantined", "Xid 79")
+        assert bench.view(1).health == "ok"
 
 
 class TestHostLock:

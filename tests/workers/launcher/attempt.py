@@ -57,9 +57,10 @@ def assignment(
 class Attempt:
     """Collects events, lines of the message socket, and output."""
 
-    def __init__(self, run: Running, request: LaunchRequest) -> None:
+    def __init__(self, run: Running, request: LaunchRequest, limit_s: float = LIMIT_S) -> None:
         self.run = run
         self.request = request
+        self._limit_s = limit_s
         self.events: list[Event] = []
         self.output = b""
         self._messages = b""
@@ -96,7 +97,7 @@ class Attempt:
         return self.output
 
     def _pump(self, done: Callable[[], bool]) -> None:
-        give_up = time.monotonic() + LIMIT_S
+        give_up = time.monotonic() + self._limit_s
         while not done():
             poll = select.poll()
             for descriptor in self._open:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.checkpoints.repository import newest
+from app.datasets.roots import DataRoots
 from app.db import Database
 from app.errors import Cause
 from app.jobs.claims import Claim
@@ -244,3 +245,39 @@ class TestData:
         table = run.request.assignment.table
         assert (Path(str(table.path)).name, table.format) == (f"table.{kind}", kind)
         finish(bench, supervisor, run)
+
+    def test_a_file_in_a_data_root_stays_and_the_trainer_is_told_where(self, bench: Bench, scans: DataRoots) -> None:
+        supervisor, run = bench.run(in_place(bench), roots=scans)
+        table = run.request.assignment.table
+        folder, path = scans.folder_of(URI)
+        assert (table.root, table.path, table.format) == (str(folder), path, "csv")
+        assert (table.uri, table.digest, table.builtin) == (URI, "d" * 64, None)
+        assert list(Path(run.request.assignment.work_dir).iterdir()) == []
+        finish(bench, supervisor, run)
+
+    def test_one_that_is_gone_is_the_jobs_failure(self, bench: Bench, scans: DataRoots) -> None:
+        folder, path = scans.folder_of(URI)
+        (folder / path).unlink()
+        bench.wait(bench.begin(in_place(bench), roots=scans))
+        assert (bench.job().state, bench.job().cause) == ("failed", "invalid_data")
+        assert str(bench.job().cause_detail).endswith(f"'{URI}' is not there.")
+
+    def test_a_root_that_this_host_does_not_have_costs_a_loss_and_another_host_may(self, bench: Bench) -> None:
+        bench.wait(bench.begin(in_place(bench)))
+        assert (bench.job().state, bench.job().losses) == ("queued", 1)
+        assert "data root 'scans', which this host does not have" in str(bench.attempt().detail)
+
+
+URI = "root://scans/sub/table.csv"
+
+
+@pytest.fixture
+def scans(tmp_path: Path) -> DataRoots:
+    (tmp_path / "mount" / "sub").mkdir(parents=True)
+    (tmp_path / "mount" / "sub" / "table.csv").write_text("a,b\n1,2\n")
+    return DataRoots({"scans": tmp_path / "mount"})
+
+
+def in_place(bench: Bench) -> Claim:
+    facts = {"dataset_uri": URI, "dataset_digest": "d" * 64, "dataset_format": "csv", "dataset_key": ""}
+    return replace(bench.claim(), builtin=None, **facts)  # type: ignore[arg-type] # all of them are text

@@ -100,8 +100,8 @@ class TestSuccess:
         bench.leave_file(run, "model.safetensors", b"weights")
         run.says(model("model.safetensors"), Done(metrics={}))
         run.prints(b"on its way out\n")
-        eventually(lambda: bench.lines() == ["on its way out"])
-        assert (leases(bench), bench.state) == (1, JobState.RUNNING)
+        eventually(lambda: (bench.lines(), bench.state) == (["on its way out"], JobState.RUNNING))
+        assert leases(bench) == 1
         run.end(code=0)
         bench.wait(supervisor)
         assert (leases(bench), bench.state) == (0, JobState.SUCCEEDED)

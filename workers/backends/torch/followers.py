@@ -117,7 +117,9 @@ class Followers:
             return failed
         how = "was frozen, and was ended for it" if follower.frozen else _how(follower.status or 0)
         sentence = f"{name} {how}. The job cannot go on without it."
-        return RankFailed(sentence, Cause.TRAINER_KILLED)
+        # What NCCL and gloo share lies in /dev/shm; who touches it when that is full gets this signal.
+        full = not follower.frozen and _signal_of(follower.status or 0) == signal.SIGBUS
+        return RankFailed(sentence, Cause.SHARED_MEMORY if full else Cause.TRAINER_KILLED)
 
     def close(self) -> None:
         """Tell the ranks to leave, wait for it, and kill what stays."""
@@ -207,8 +209,11 @@ def _status(follower: Follower) -> int:
     return found.si_status if found.si_code in {os.CLD_KILLED, os.CLD_DUMPED} else found.si_status << 8
 
 
+def _signal_of(status: int) -> int | None:
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+
+
 def _how(status: int) -> str:
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
+    if (number := _signal_of(status)) is not None:
         return f"was ended by signal {number} ({signal.Signals(number).name})"
     return f"left with status {os.waitstatus_to_exitcode(status)}"
