@@ -5,6 +5,8 @@ session outlives its block, so no transaction waits for training, files or the n
 databases (docs/decisions/0004): hot paths splice it, never decode it.
 """
 
+import contextlib
+import os
 import sqlite3
 import threading
 import time
@@ -226,7 +228,7 @@ def _engine(url: str, *, read_only: bool, synchronous: str, pool_size: int) -> E
         )
         return engine.execution_options(postgresql_readonly=True) if read_only else engine
     if url != "sqlite:///:memory:":
-        Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        _make_private(Path(url.removeprefix("sqlite:///")))
     engine = create_engine(
         url,
         pool_size=pool_size,
@@ -252,6 +254,16 @@ def _engine(url: str, *, read_only: bool, synchronous: str, pool_size: int) -> E
     begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
+
+
+def _make_private(path: Path) -> None:
+    """Make a new database's file for its owner alone, whatever the umask says: it holds data and keys of everybody.
+
+    SQLite gives the files beside it the same mode. One that is there keeps what its owner gave it.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # it is there already, or SQLite itself will say why not
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def _use_write_ahead_log(cursor: sqlite3.Cursor) -> None:

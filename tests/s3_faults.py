@@ -62,6 +62,12 @@ def hang_up(handler: "_Handler") -> bool:
     return True
 
 
+def no_s3(handler: "_Handler") -> bool:
+    """Answer as a server of another kind does."""
+    handler.answer(200, {"Content-Type": "text/plain"}, b"It works!")
+    return True
+
+
 def break_off(handler: "_Handler") -> bool:
     """Send the real answer's head, and half of its body."""
     status, headers, body = handler.ask()

@@ -1,5 +1,6 @@
 """The door to the database, on both kinds; where they differ, the test says what each does."""
 
+import os
 import socket
 import sqlite3
 import threading
@@ -325,3 +326,32 @@ def _wait_until_somebody_waits(database: Database) -> None:
             if session.scalar(waiting):
                 return
         assert time.monotonic() < until, "the second transaction never waited"
+
+
+class TestNewFile:
+    def test_a_new_database_is_for_its_owner_alone_whatever_the_umask(self, tmp_path: Path) -> None:
+        before = os.umask(0)
+        try:
+            database = Database(f"sqlite:///{tmp_path}/home/trainshed.db")
+            with database.write() as session:
+                session.execute(text("CREATE TABLE t (x INTEGER)"))
+            modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "home").iterdir()}
+            database.dispose()
+        finally:
+            os.umask(before)
+        assert modes == dict.fromkeys(("trainshed.db", "trainshed.db-shm", "trainshed.db-wal"), 0o600)
+        assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+
+    def test_one_that_is_there_keeps_its_mode(self, tmp_path: Path) -> None:
+        path = tmp_path / "trainshed.db"
+        path.touch()
+        path.chmod(0o640)
+        database = Database(f"sqlite:///{path}")
+        assert projects_table_is_absent(database)
+        database.dispose()
+        assert path.stat().st_mode & 0o777 == 0o640
+
+
+def projects_table_is_absent(database: Database) -> bool:
+    with database.read() as session:
+        return session.execute(text("SELECT name FROM sqlite_master")).first() is None

@@ -248,9 +248,6 @@ async def _preview(services: Services, dataset: Dataset, rows: int) -> Preview:
         # A packed file is read by a child: no more of them at once than uploads are checked.
         limiter = services.checkers if dataset.format in PACKED else None
         return await run_sync(_preview_stored, services, dataset, rows, limiter=limiter)
-    known = services.roots.names
-    if parse_uri(dataset.uri).root not in known:
-        raise Conflict
     return await at_root(services, dataset.uri, "preview", lambda roots: preview_in_place(roots, dataset, rows))
 
 

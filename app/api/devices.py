@@ -28,8 +28,12 @@ router = api_router(prefix="/v1", tag="Fleet")
 
 DeviceId = Annotated[
     str,
-    # PostgreSQL cannot even look for a NUL.
-    Path(min_length=1, max_length=120, pattern=r"^[^\x00]+$", description="The device's id, as `GET /v1/devices` has it."),
+    Path(
+        min_length=1,
+        max_length=120,
+        pattern=r"^[^\x00]+$",  # PostgreSQL cannot even look for a NUL
+        description="The device's id, as `GET /v1/devices` has it.",
+    ),
 ]
 _EXAMPLE = {"a noisy card": {"value": {"reason": "fan is loud"}}}
 

@@ -159,9 +159,7 @@ class StorageUnavailable(Unavailable):
 
     code = "storage_unavailable"
 
-    def __init__(
-        self, message: str = "The storage cannot be used now; try again, or look at /readyz?verbose."
-    ) -> None:
+    def __init__(self, message: str = "The storage cannot be used now; try again, or look at /readyz?verbose.") -> None:
         super().__init__(message, retry_after_s=5)
 
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.bodies import decode, validated
 from app.api.errors import StorageUnavailable
-from app.datasets.models import Dataset
 from app.api.services import Services
+from app.datasets.models import Dataset
 from app.datasets.roots import URI_LIMIT, DataRoots, UnknownRoot, parse_uri
 from app.datasets.service import InPlace
 from app.errors import Conflict
@@ -55,13 +55,14 @@ async def at_root(services: Services, uri: str, what: str, work: Callable[[DataR
     """Do what reads a data root in a thread, few of a kind at once; `what` names the kind.
 
     Raises:
-        InvalidUri, UnknownRoot: at once.
+        InvalidUri: at once.
         StorageUnavailable: the root does not answer.
+        Exception: what `work` raised.
     """
-    roots = services.roots
+    roots, root = services.roots, parse_uri(uri).root
+    turn = (root if root in roots.names else "", what)
     with _answering(uri):
-        roots.folder_of(uri)
-        return await services.turns.run(parse_uri(uri).root, what, uri, lambda: work(roots))
+        return await services.turns.run(turn, uri, lambda: work(roots))
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from app.accounts.service import Principal
 from app.api.auth import Authenticator, principal_of
 from app.api.hub import Hub
 from app.api.sse import StreamCounter
-from app.clock import Clock
 from app.api.turns import Turns
+from app.clock import Clock
 from app.datasets.roots import DataRoots
 from app.datasets.service import Source
 from app.db import Database

@@ -27,13 +27,13 @@ class Turns:
         self._limiters: dict[tuple[str, str], CapacityLimiter] = {}
         self._threads = CapacityLimiter(math.inf)  # as many as have a turn
 
-    async def run(self, root: str, what: str, uri: str, work: Callable[[], T]) -> T:
-        """Do the work in a thread, when it is this request's turn at the root; each kind of work has its own turns.
+    async def run(self, kind: tuple[str, str], uri: str, work: Callable[[], T]) -> T:
+        """Do the work in a thread, when it is this request's turn; each kind, a root and a purpose, has its own turns.
 
         Raises:
             RootUnavailable: nobody before it came to an end.
         """
-        limiter = self._limiters.setdefault((root, what), CapacityLimiter(_AT_ONCE))
+        limiter = self._limiters.setdefault(kind, CapacityLimiter(_AT_ONCE))
         turn = object()
         try:
             with fail_after(self._patience_s):

@@ -39,10 +39,10 @@ class S3Access:
             )
         for text in (self.region, self.access_key_id, self.secret_access_key):
             # They become parts of headers; the library ends the process' thread over one that cannot.
-            if not text.isascii() or not text.isprintable() or " " in text:
+            if not text.isascii() or not text.isprintable():
                 raise UnsupportedStorage(
                     "TRAINSHED_S3_REGION, TRAINSHED_S3_ACCESS_KEY_ID and TRAINSHED_S3_SECRET_ACCESS_KEY are ASCII text "
-                    "without blanks or line breaks, for example eu-central-1"
+                    "of one line, for example eu-central-1"
                 )
         parts = urlsplit(self.endpoint)
         wrong = parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query

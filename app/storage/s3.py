@@ -6,7 +6,6 @@ Reading goes in pieces: each request has a time limit, and a large file may take
 
 import errno
 import io
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -14,19 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import obstore
-from obstore.exceptions import (
-    BaseError,
-    InvalidPathError,
-    PermissionDeniedError,
-    PreconditionError,
-    UnauthenticatedError,
-)
+from obstore.exceptions import BaseError, PreconditionError
 from obstore.store import S3Store
 
 from app.storage.access import S3Access, S3Place
 from app.storage.errors import MissingObject
 from app.storage.keys import is_segment, segments_of
 from app.storage.regular import new_file, open_source
+from app.storage.s3_errors import code_of, explained
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -44,13 +38,6 @@ _RETRY: Final["RetryConfig"] = {
     "retry_timeout": timedelta(seconds=60),
     "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=5)},
 }
-_CODE: Final = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
-# Refusals that have another status than 403. Source: Amazon S3 API Reference, "Error responses".
-_REFUSED: Final = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed")
-_UNTRUSTED: Final = "InvalidCertificate"
-_REDIRECT: Final = "redirect without LOCATION"
-_NETWORK: Final = "HTTP error"
-_STATUS: Final = re.compile(r"status code: (\d{3})")
 
 
 class S3Storage:
@@ -163,29 +150,18 @@ class S3Storage:
                 raise
             # A head has no body, so it looks the same without the object and without the bucket. Without this,
             # every file would look deleted while the bucket is not there.
-            if key is None or _code_of(error) == "NoSuchBucket":
-                raise self._explained(error) from None
+            if key is None or code_of(error) == "NoSuchBucket":
+                raise explained(error, self._bucket) from None
             self._require_bucket()
             raise MissingObject(key) from None
         except BaseError as error:
-            raise self._explained(error) from None
+            raise explained(error, self._bucket) from None
 
     def _require_bucket(self) -> None:
         try:
             next(iter(obstore.list(self._store, chunk_size=1)), None)
         except (FileNotFoundError, BaseError) as error:
-            raise self._explained(error) from None
-
-    def _explained(self, error: Exception) -> OSError:
-        code, status = _code_of(error), _STATUS.search(str(error))
-        if code == "NoSuchBucket" or (code is None and isinstance(error, FileNotFoundError)):
-            return OSError(errno.EIO, f"the S3 storage has no bucket '{self._bucket}'")
-        refused = isinstance(error, PermissionDeniedError | UnauthenticatedError) or code in _REFUSED
-        if refused or (status and status[1] in ("401", "403")):
-            return PermissionError(errno.EACCES, f"the S3 storage refuses access ({code or 'no reason is given'})")
-        if status is not None:
-            return OSError(errno.EIO, f"the S3 storage fails with status {status[1]}{f' ({code})' if code else ''}")
-        return OSError(errno.EIO, _without_status(error))
+            raise explained(error, self._bucket) from None
 
 
 class Replaced(OSError):
@@ -256,22 +232,3 @@ def _provider(access: S3Access) -> "Callable[[], S3Credential] | None":
         "expires_at": None,
     }
     return lambda: credential
-
-
-def _without_status(error: Exception) -> str:
-    """What happened when there is no answer, or none that the library takes for one."""
-    text = str(error)
-    if _UNTRUSTED in text:
-        return "the certificate of the S3 storage is not trusted by this system"
-    if _REDIRECT in text:
-        return "the S3 storage sends elsewhere: TRAINSHED_S3_REGION or TRAINSHED_S3_ENDPOINT is not the bucket's"
-    if isinstance(error, InvalidPathError):
-        return "the S3 storage has an object in the storage's folder whose key has empty or odd parts; remove it"
-    if _NETWORK in text:
-        return "the S3 storage does not answer"
-    return "the S3 storage gives an answer that is none of S3's"
-
-
-def _code_of(error: Exception) -> str | None:
-    found = _CODE.search(str(error))
-    return found[1] if found else None

@@ -23,8 +23,8 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REFUSED: Final = (errno.EACCES, errno.EPERM)
 _ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
-# A file system may keep years that no calendar here has.
-_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
+# A file system may keep years that no date here can have, or that have not four digits.
+_EARLIEST: Final = datetime(1000, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -70,7 +70,7 @@ class OpenFile:
     def modified_at(self) -> datetime:
         """When it was last written, as far as a date can say it."""
         try:
-            return datetime.fromtimestamp(self.facts.st_mtime_ns // 1000 / 1_000_000, UTC)
+            return max(_EARLIEST, datetime.fromtimestamp(self.facts.st_mtime_ns // 1000 / 1_000_000, UTC))
         except (ValueError, OverflowError):
             return _LATEST if self.facts.st_mtime_ns > 0 else _EARLIEST
 
@@ -127,7 +127,7 @@ def open_below(root: Path, relative: str, uri: str) -> Iterator[OpenFile]:
 
 def _real_parts(root: Path, relative: str, uri: str) -> tuple[Path, Sequence[str]]:
     real_root = root.resolve(strict=True)
-    # Where it leads to is judged before it is asked whether that is there: else a link out would tell what the host has.
+    # Judged before anybody asks whether it is there: else a link out would tell which files the host has.
     if not Path(os.path.realpath(real_root / relative)).is_relative_to(real_root):
         raise _leads_out(uri)
     # realpath, since Path.resolve reports a loop of links in another way in each version of Python.

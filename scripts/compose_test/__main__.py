@@ -14,7 +14,7 @@ from typing import Final
 
 from scripts.compose_test import edge, evidence, faults, moves, standing, trainers
 from scripts.compose_test.base_images import BaseImages, Debian, choose
-from scripts.compose_test.commands import Shell
+from scripts.compose_test.commands import CommandFailed, Shell
 from scripts.compose_test.engine import Engine, Skipped, engine
 from scripts.compose_test.jobs import FRAMEWORKS, Drill
 from scripts.compose_test.report import Report
@@ -66,6 +66,9 @@ def main(arguments: Sequence[str]) -> int:
             return OK
         except StepFailed:
             pass
+        except CommandFailed as failure:
+            # Of the taking down: every step has its own failures.
+            report.step("take everything down", lambda error=failure: _raise(error))  # type: ignore[misc]
         except KeyboardInterrupt:
             print("Interrupted; everything was taken down.")
             return INTERRUPTED
@@ -74,6 +77,10 @@ def main(arguments: Sequence[str]) -> int:
         written = evidence.page(report, shell, used[0].version, used[0].compose_version)
         options.write.write_text(written, encoding="utf-8")
     return OK if report.passed else NOT_PASSED
+
+
+def _raise(error: Exception) -> str:
+    raise error
 
 
 def _environ(options: argparse.Namespace) -> dict[str, str]:
@@ -138,16 +145,22 @@ def _build(stack: Stack) -> str:
 
 def _all_steps(stack: Stack, report: Report, scratch: Path) -> None:
     needed(report, "up, until all are healthy", lambda: standing.bring_up(stack))
-    key = standing.first_key(stack)
-    service = Service(f"http://127.0.0.1:{stack.variables['API_PORT']}", key)
-    drill = Drill(stack, service, scratch, key)
+    keys: list[str] = []
+
+    def make_key() -> str:
+        keys.append(standing.first_key(stack))
+        return "made by `docker compose exec api trainshed key create`"
+
+    needed(report, "the first API key", make_key)
+    service = Service(f"http://127.0.0.1:{stack.variables['API_PORT']}", keys[0])
+    drill = Drill(stack, service, scratch, keys[0])
     with contextlib.closing(service):
         needed(report, "ready", lambda: _ready(drill))
         for name, work in steps(drill):
             report.step(name, work)
         _upgrade(drill, report)
         report.step("back up, delete everything, restore", lambda: moves.back_up_and_restore(drill))
-        report.step("stop everything in order", lambda: moves.stop_in_order(drill))
+        report.step("stop everything under a job, start again", lambda: moves.stop_and_start(drill))
 
 
 def steps(drill: Drill) -> Iterator[tuple[str, Callable[[], str]]]:

@@ -9,7 +9,7 @@ from typing import Final
 from scripts.compose_test.faults import await_ready
 from scripts.compose_test.jobs import Drill, begin, came_through, went_on_without_loss
 from scripts.compose_test.service import UnexpectedAnswer
-from scripts.compose_test.stack import Stack, until
+from scripts.compose_test.stack import LASTING, Stack, until
 from scripts.compose_test.standing import bring_up
 
 VERSION_FILE: Final = "app/__init__.py"
@@ -91,12 +91,14 @@ def model_of(drill: Drill, job_id: str) -> bytes:
     return drill.service.download(f"/v1/jobs/{job_id}/artifacts/{largest['name']}")
 
 
-def stop_in_order(drill: Drill) -> str:
-    """Everything stops within its grace, by its own exit: nothing had to be killed."""
+def stop_and_start(drill: Drill) -> str:
+    """Everything stops under a job, within its grace and by its own exit, and goes on after the next start."""
+    job_id = begin(drill, "torch")
     drill.stack.compose("stop")
-    codes = {
-        service: drill.stack.state(service)["ExitCode"] for service in ("api", "control", "worker", "postgres", "redis")
-    }
+    codes = {service: drill.stack.state(service)["ExitCode"] for service in LASTING}
     if any(codes.values()):
         raise UnexpectedAnswer(f"exit codes: {codes}")
-    return "every exit code is 0"
+    bring_up(drill.stack)
+    await_ready(drill)
+    job = came_through(drill, job_id, ["drained", None])
+    return f"every exit code was 0; the job went on at step {went_on_without_loss(drill, job)}"

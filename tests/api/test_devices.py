@@ -92,7 +92,6 @@ class TestState:
         assert {(device.worker_id, device.state) for device in listed(api)} == {(worker_id, "offline")}
 
     @ONE_DATABASE
-    @ONE_DATABASE
     def test_those_of_a_cordoned_host_say_that_nothing_new_starts_there(
         self, api: Api, worker_id: str, tenant: Tenant
     ) -> None:

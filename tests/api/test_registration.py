@@ -2,6 +2,10 @@
 
 import hashlib
 import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import polars as pl
 import pytest
 
 from app.api.catalog_views import CatalogView
+from app.api.turns import Turns
 from app.api.views import DatasetView
 from app.db import Database
 from app.fleet.models import Worker
@@ -111,7 +116,6 @@ class TestRefusals:
             ("root://scans/missing.csv", "is not there"),
             ("root://scans/2025", "is not a regular file"),
             ("root://whales/a.csv", "it has other, scans"),
-            ("root://other/a.csv", "is not there"),
             ("root://scans/../home/trainshed.db", "has a part that is empty, '.' or '..'"),
             ("file:///etc/passwd", "does not name a data root"),
             ("http://169.254.169.254/latest/meta-data", "does not name a data root"),
@@ -125,6 +129,39 @@ class TestRefusals:
         assert says in found["detail"]
         assert found["errors"][0]["pointer"] == "/uri"
         assert str(tmp_path) not in found["detail"]
+
+    def test_a_link_out_does_not_tell_what_the_host_has(self, api: Api, root: Path, tmp_path: Path) -> None:
+        (root / "out").symlink_to(tmp_path)
+        (tmp_path / "secret.csv").write_bytes(CSV)
+        for name in ("secret.csv", "missing.csv"):
+            found = problem(api.post("/v1/datasets", json={"uri": f"root://scans/out/{name}"}), 422, "invalid_data")
+            assert found["detail"].startswith(f"'root://scans/out/{name}' leads out of its data root")
+
+    def test_a_root_that_is_gone_or_empty_is_no_missing_file(self, api: Api, tmp_path: Path) -> None:
+        for says in ("its folder is gone (No such file or directory)", "is empty; perhaps nothing is mounted there"):
+            found = problem(api.post("/v1/datasets", json={"uri": "root://other/a.csv"}), 503, "storage_unavailable")
+            assert says in found["detail"]
+            assert str(tmp_path) not in found["detail"]
+            (tmp_path / "missing").mkdir(exist_ok=True)
+        problem(api.post("/v1/datasets", json={"uri": "root://scans/a.csv"}), 422, "invalid_data")
+
+    @pytest.mark.parametrize(
+        ("time_ns", "day"), [(10**21, "9999-12-31"), (-(10**21), "1000-01-01"), (-(10**19) * 5, "1000-01-01")]
+    )
+    def test_a_time_that_no_calendar_has_is_cut_off(
+        self, api: Api, monkeypatch: pytest.MonkeyPatch, time_ns: int, day: str
+    ) -> None:
+        # Years that a file system may keep, and the one of this host perhaps does not.
+        real = os.fstat
+
+        def fstat(descriptor: int) -> Any:
+            found = real(descriptor)
+            return os.stat_result(tuple(found), {"st_mtime_ns": time_ns})
+
+        monkeypatch.setattr("app.tables.in_place.os.fstat", fstat)
+        dataset = registered(api)
+        assert dataset["modified_at"].startswith(day)
+        assert api.get(f"/v1/datasets/{dataset['id']}/preview").status_code == 200
 
     def test_a_file_that_is_no_table_is_told_by_row(self, api: Api, root: Path) -> None:
         (root / "2025" / "toy.csv").write_bytes(b"a,b\n1,2\n1,2,3\n")
@@ -155,6 +192,55 @@ class TestRefusals:
 
         monkeypatch.setattr("app.tables.in_place._descend", fails)
         problem(api.post("/v1/datasets", json={"uri": URI}), 503, "storage_unavailable")
+
+
+@ONE_DATABASE
+class TestSilentRoot:
+    """A mount that does not answer: whoever asks it waits, and nobody else."""
+
+    def test_uploads_and_other_roots_go_on(self, api: Api, root: Path, tmp_path: Path) -> None:
+        (tmp_path / "missing").mkdir()
+        (tmp_path / "missing" / "a.csv").write_bytes(CSV)
+        api.services.turns = Turns(patience_s=0.05)
+        dataset = registered(api)["id"]
+        answers, silent = threading.Event(), AtTheMount(root)
+        with silent.until(answers), ThreadPoolExecutor(4) as users:
+            waiting = [users.submit(registered, api) for _ in range(2)]
+            waiting += [users.submit(api.get, f"/v1/datasets/{dataset}/preview") for _ in range(2)]
+            assert silent.seen.acquire(timeout=20)
+            assert all(silent.seen.acquire(timeout=20) for _ in range(3))
+            for answer in (api.post("/v1/datasets", json={"uri": URI}), api.get(f"/v1/datasets/{dataset}/preview")):
+                assert "it does not answer" in problem(answer, 503, "storage_unavailable")["detail"]
+            assert api.post("/v1/datasets", files={"file": ("a.csv", CSV)}).status_code == 201
+            registered(api, "root://other/a.csv")
+            answers.set()
+            assert all(result.result(20) for result in waiting)
+        registered(api)
+
+
+class AtTheMount:
+    """Looks at a folder wait until it answers; `seen` counts those that came."""
+
+    def __init__(self, folder: Path) -> None:
+        self.seen = threading.Semaphore(0)
+        self._folder = folder
+
+    @contextmanager
+    def until(self, answers: threading.Event) -> Iterator[None]:
+        real = Path.resolve
+
+        def resolve(path: Path, *, strict: bool = False) -> Path:
+            if path == self._folder:
+                self.seen.release()
+                answers.wait(60)
+            return real(path, strict=strict)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "resolve", resolve)
+            try:
+                yield
+            finally:
+                answers.set()
 
 
 class TestPreview:

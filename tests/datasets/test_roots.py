@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.datasets.roots import DataRoots, InvalidUri, UnknownRoot, parse_uri, root_of
-from app.tables.in_place import UnusableFile
+from app.tables.in_place import RootUnavailable
 
 
 class TestParseUri:
@@ -82,5 +82,5 @@ class TestDataRoots:
         assert caught.value.suggestion == "root://scans/…"
 
     def test_a_root_whose_folder_is_gone(self, roots: DataRoots) -> None:
-        with pytest.raises(UnusableFile, match=r"'root://birds/a\.csv' is not there"), roots.open("root://birds/a.csv"):
+        with pytest.raises(RootUnavailable, match="its folder is gone"), roots.open("root://birds/a.csv"):
             pass

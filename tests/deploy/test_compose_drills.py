@@ -179,15 +179,21 @@ class TestBackup:
 
 
 class TestStop:
-    @pytest.mark.parametrize(("code", "passes"), [(0, True), (137, False)])
-    def test_exit_codes_tell_who_had_to_be_killed(
-        self, programs: Programs, tmp_path: Path, code: int, *, passes: bool
-    ) -> None:
+    def stopped(self, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> str:
+        monkeypatch.setattr(moves, "bring_up", lambda _stack: "")
         state = f'[{{"State": {{"ExitCode": {code}}}}}]'
         programs.add("docker", f"case $1 in ps) echo c1;; inspect) echo '{state}';; esac")
-        at = drill(programs, tmp_path, {})
-        if passes:
-            assert moves.stop_in_order(at) == "every exit code is 0"
-        else:
-            with pytest.raises(UnexpectedAnswer, match="'worker': 137"):
-                moves.stop_in_order(at)
+        return moves.stop_and_start(drill(programs, tmp_path, {f"GET {JOB}": job("drained", None)}))
+
+    def test_job_goes_on_where_it_stopped(
+        self, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told = self.stopped(programs, tmp_path, monkeypatch, 0)
+        assert told == "every exit code was 0; the job went on at step 20"
+        assert programs.called("docker-compose")[0].endswith(" stop")
+
+    def test_one_that_had_to_be_killed_is_a_failure(
+        self, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(UnexpectedAnswer, match="'worker': 137"):
+            self.stopped(programs, tmp_path, monkeypatch, 137)

@@ -90,7 +90,6 @@ class TestDeleteJob:
         assert history.jobs() == set()
         assert job in caplog.text
 
-
     def test_a_long_history_may_take_its_time(self, history: History) -> None:
         job = history.job()
         with history.database.write() as session:

@@ -7,6 +7,7 @@ import socket
 import ssl
 import traceback
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -118,6 +119,50 @@ class TestFaultsThatStay:
             faulty.faults.append(refusal(status, code))  # a head, whose answer has no body
             with pytest.raises(PermissionError, match="refuses access"):
                 silent()
+
+    @pytest.mark.parametrize("code", ["ExpiredToken", "AuthorizationHeaderMalformed"])
+    def test_credentials_that_ran_out_are_a_refusal(self, storage: S3Storage, faulty: FaultyS3, code: str) -> None:
+        faulty.faults.append(refusal(400, code))
+        with pytest.raises(PermissionError, match=rf"refuses access \({code}\)"):
+            storage.list()
+
+    def test_a_bucket_of_another_region_says_what_to_look_at(
+        self, storage: S3Storage, faulty: FaultyS3, source: Path
+    ) -> None:
+        # Amazon answers so, without a Location. Source: Amazon S3 API Reference, "Error responses", PermanentRedirect.
+        for act in (lambda: storage.put("a", source), lambda: storage.exists("a"), storage.list):
+            faulty.faults.append(refusal(301, "PermanentRedirect"))
+            with pytest.raises(OSError, match="TRAINSHED_S3_REGION or TRAINSHED_S3_ENDPOINT is not the bucket's"):
+                act()
+
+    def test_no_status_escapes_as_the_librarys_own_error(
+        self, storage: S3Storage, faulty: FaultyS3, source: Path
+    ) -> None:
+        source.write_bytes(b"small")
+        for act in (lambda: storage.put("a", source), lambda: storage.exists("a"), lambda: storage.delete("a")):
+            for status in (304, 409, 412, 416):
+                faulty.faults.append(refusal(status, "Strange"))
+                with pytest.raises(OSError, match="the S3 storage") as caught:
+                    act()
+                assert faulty.url not in "".join(traceback.format_exception(caught.value))
+
+    def test_an_upload_that_is_gone_is_no_missing_bucket(
+        self, storage: S3Storage, faulty: FaultyS3, source: Path
+    ) -> None:
+        # What a server says to a completion that is repeated since its answer was lost, or after a rule cleaned up.
+        faulty.faults += [only("POST", let_pass), only("POST", refusal(404, "NoSuchUpload"))]
+        with pytest.raises(OSError, match=r"fails with status 404 \(NoSuchUpload\)"):
+            storage.put("a", source)
+
+    def test_an_answer_of_something_else_and_a_key_of_somebody_else(
+        self, storage: S3Storage, faulty: FaultyS3, shared_s3: S3Server, place: S3Place
+    ) -> None:
+        faulty.faults.append(refusal(200, "NotAListing"))
+        with pytest.raises(OSError, match="gives an answer that is none of S3's"):
+            storage.list()
+        shared_s3.ask("PUT", f"{place.bucket}/a//b")
+        with pytest.raises(OSError, match="an object in the storage's folder whose key has empty or odd parts"):
+            storage.list()
 
     def test_a_server_that_is_not_there(self, place: S3Place, source: Path) -> None:
         with socket.socket() as taken:
@@ -244,6 +289,15 @@ class TestParts:
             assert file.read() == source.read_bytes()[-8:]
         assert faulty.methods() == ["HEAD", "GET"]
 
+    def test_more_than_one_page_is_listed(self, storage: S3Storage, faulty: FaultyS3, tmp_path: Path) -> None:
+        # A server lists at most 1,000 objects at once. Source: Amazon S3 API Reference, ListObjectsV2.
+        (tmp_path / "one").write_bytes(b"1")
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda number: storage.put(f"a/{number:04}", tmp_path / "one"), range(1_001)))
+        faulty.seen.clear()
+        assert storage.list("a") == [f"a/{number:04}" for number in range(1_001)]
+        assert faulty.methods() == ["GET", "GET"]
+
     def test_what_others_keep_in_the_bucket_is_not_listed(
         self, storage: S3Storage, shared_s3: S3Server, place: S3Place
     ) -> None:
@@ -277,6 +331,23 @@ class TestSettings:
         for key, secret in (("AKIDEXAMPLE", ""), ("", "a secret")):
             with pytest.raises(UnsupportedStorage, match="belong together"):
                 S3Access("", "", key, secret)
+
+    @pytest.mark.parametrize("text", ["a\nb", "eu\r", "\ufeffa", "ключ"])
+    def test_what_cannot_be_a_header_is_refused_before_it_is_used(self, text: str) -> None:
+        for access in (("", text, "", ""), ("", "", text, "a secret"), ("", "", "AKIDEXAMPLE", text)):
+            with pytest.raises(UnsupportedStorage, match="ASCII text of one line") as caught:
+                S3Access(*access)
+            assert text not in str(caught.value)
+
+    def test_a_session_of_the_environment_does_not_join_the_keys_of_the_settings(
+        self, faulty: FaultyS3, place: S3Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("AWS_SESSION_TOKEN", "of another key")
+        sent: list[dict[str, str]] = []
+        faulty.faults.append(lambda handler: bool(sent.append(dict(handler.headers.items()))))
+        storage_at(faulty.url, place).exists("a")
+        assert "Credential=AKIDEXAMPLE/" in sent[0]["authorization"]
+        assert "x-amz-security-token" not in sent[0]
 
     @pytest.mark.parametrize("endpoint", ["minio:9000", "ftp://minio", "https://user:secret@minio", "https://"])
     def test_an_endpoint_is_an_address_without_credentials(self, endpoint: str) -> None:

@@ -1,6 +1,9 @@
 """Where a trainer finds its table."""
 
+import errno
 import hashlib
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +11,8 @@ import polars as pl
 import pytest
 
 from app.tables import read_table
-from app.tables.in_place import UnusableFile
+from app.tables.in_place import RootUnavailable, UnusableFile
+from workers.failure import failure_of
 from workers.located import located
 from workers.protocol import DataSource
 
@@ -62,6 +66,29 @@ class TestLocated:
         (tmp_path / "sub" / "table.csv").write_bytes(b"a,b\n1,2\n3,5\n")
         with pytest.raises(UnusableFile, match="is not the file that was registered"), located(source):
             pytest.fail("it was read")
+
+    def test_one_that_is_gone_is_told_without_a_path_of_the_host(self, tmp_path: Path) -> None:
+        source = in_place(tmp_path / "root", CSV)
+        (tmp_path / "root" / "sub" / "table.csv").unlink()
+        with (
+            pytest.raises(UnusableFile, match=r"'root://scans/sub/table\.csv' is not there") as caught,
+            located(source),
+        ):
+            pytest.fail("it was read")
+        failed = failure_of(caught.value, None)
+        assert (failed.cause, str(tmp_path) in failed.message + failed.detail) == ("invalid_data", False)
+
+    def test_a_disk_that_is_not_mounted_or_fails_while_it_is_read_is_no_fault_of_the_job(self, tmp_path: Path) -> None:
+        source = in_place(tmp_path / "root", CSV)
+        with pytest.raises(RootUnavailable, match="cannot be read now: Stale file handle") as caught, located(source):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(tmp_path))
+        shutil.rmtree(tmp_path / "root" / "sub")
+        with pytest.raises(RootUnavailable, match="perhaps nothing is mounted there") as empty, located(source):
+            pytest.fail("it was read")
+        for error in (caught.value, empty.value):
+            failed = failure_of(error, None)
+            # One that costs a loss, not a failure, so that it is tried again, perhaps elsewhere.
+            assert (failed.cause, str(tmp_path) in failed.message + failed.detail) == ("worker_lost", False)
 
     def test_a_link_out_is_refused(self, tmp_path: Path) -> None:
         source = in_place(tmp_path / "root", CSV)

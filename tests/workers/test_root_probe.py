@@ -13,7 +13,12 @@ from workers.root_probe import probe_roots
 
 class TestProbeRoots:
     def test_a_folder_that_can_be_read(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").touch()
         assert probe_roots({"scans": tmp_path}) == {"scans": RootState(ok=True)}
+
+    def test_an_empty_folder_is_taken_for_a_disk_that_is_not_mounted(self, tmp_path: Path) -> None:
+        problem = "It is empty: perhaps nothing is mounted there."
+        assert probe_roots({"scans": tmp_path}) == {"scans": RootState(ok=False, problem=problem)}
 
     def test_each_root_is_looked_at(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("no folder")

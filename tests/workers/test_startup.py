@@ -139,7 +139,7 @@ class TestDisk:
 
 class TestRoots:
     def test_each_says_whether_it_can_be_read(self, tmp_path: Path) -> None:
-        (tmp_path / "scans").mkdir()
+        (tmp_path / "scans" / "2025").mkdir(parents=True)
         roots = {"scans": tmp_path / "scans", "gone": tmp_path / "gone"}
         found = probe(Settings(home=tmp_path, data_roots=roots), many_processes=False).roots
 

@@ -21,6 +21,9 @@ from workers.inventory.neighbours import Neighbours, Policy
 from workers.lookout import Lookout
 from workers.protocol import Done, Failed
 
+# What becomes rows is tried with both databases in tests/fleet; here it is about looks.
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
 
 class TestInventory:
     def test_a_card_that_comes_goes_and_comes_back_is_followed(self, bench: HostBench) -> None:

@@ -25,6 +25,9 @@ from tests.workers.supervisor.bench import started
 from workers.host import Host
 from workers.protocol import Artifact, Done
 
+# What becomes rows is tried with both databases in test_device_board.py and tests/jobs.
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
 OFTEN_S = 0.01
 
 

@@ -255,12 +255,12 @@ class TestData:
         assert list(Path(run.request.assignment.work_dir).iterdir()) == []
         finish(bench, supervisor, run)
 
-    def test_one_that_is_gone_is_the_jobs_failure(self, bench: Bench, scans: DataRoots) -> None:
+    def test_the_worker_does_not_look_at_it_since_a_mount_may_not_answer(self, bench: Bench, scans: DataRoots) -> None:
         folder, path = scans.folder_of(URI)
         (folder / path).unlink()
-        bench.wait(bench.begin(in_place(bench), roots=scans))
-        assert (bench.job().state, bench.job().cause) == ("failed", "invalid_data")
-        assert str(bench.job().cause_detail).endswith(f"'{URI}' is not there.")
+        supervisor, run = bench.run(in_place(bench), roots=scans)
+        assert run.request.assignment.table.uri == URI
+        finish(bench, supervisor, run)
 
     def test_a_root_that_this_host_does_not_have_costs_a_loss_and_another_host_may(self, bench: Bench) -> None:
         bench.wait(bench.begin(in_place(bench)))
