@@ -37,6 +37,8 @@ log = structlog.get_logger("worker")
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
+_MANIFEST_BYTES: Final = 64 * 1024
+"""Ours have four files and less than 1 KiB; a trainer may have written another one."""
 _LAST_TRIES: Final = 4
 """How often a storage that fails is asked once the trainer has ended: the job's end does not wait for it for ever."""
 
@@ -280,8 +282,14 @@ def _worth_waiting(checkpoints: list[Checkpoint]) -> list[Checkpoint]:
 
 
 def _files_of(folder: Path) -> list[StoredFile]:
-    """The files that a complete checkpoint consists of, the manifest last."""
+    """The files that a complete checkpoint consists of, the manifest last.
+
+    Raises:
+        UnreadableCheckpoint: it is not complete, or its manifest is none of ours: that one is read as a whole.
+    """
+    path = folder / MANIFEST_NAME
+    if path.is_file() and path.stat().st_size > _MANIFEST_BYTES:
+        raise UnreadableCheckpoint(folder, f"'{MANIFEST_NAME}' is larger than any list of a checkpoint's files.")
     manifest = verify(folder)
     files = [StoredFile(facts.name, facts.size_bytes, facts.sha256) for facts in manifest.files]
-    path = folder / MANIFEST_NAME
     return [*files, StoredFile(MANIFEST_NAME, path.stat().st_size, digest_of(path))]

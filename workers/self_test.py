@@ -22,6 +22,8 @@ from workers.trainer_user import NoUserFree, TrainerUsers
 
 TIMEOUT_S: Final = 180.0
 """The first start of a card, with an empty cache of kernels, was reported to take a minute."""
+_END_S: Final = 5.0
+"""How long to wait for the end of one that was killed."""
 _FOLDER: Final = ".self-test"
 _LINES: Final = 3
 _CHARACTERS: Final = 600
@@ -94,7 +96,8 @@ def _end_of(
     timeout_s: float,
 ) -> int | None:
     """The exit code; None when it was killed for taking too long."""
-    with subprocess.Popen(
+    # Not as a context manager, which waits without a limit: a process that hangs in a driver does not die of SIGKILL.
+    child = subprocess.Popen(
         [str(interpreter), "-P", "-m", "workers.self_test_child"],
         stdin=subprocess.PIPE,
         stdout=output,
@@ -102,15 +105,17 @@ def _end_of(
         cwd=folder,
         env=environment,
         start_new_session=True,
-    ) as child:
-        try:
-            child.communicate(json.dumps(question).encode() + b"\n", timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-        return child.returncode
+    )
+    try:
+        child.communicate(json.dumps(question).encode() + b"\n", timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_END_S)
+    return child.returncode
 
 
 @contextlib.contextmanager

@@ -62,15 +62,16 @@ class TrainerUsers:
 
         Raises:
             NoUserFree: there is none.
+            OSError: it cannot be written down who has which; then nobody got one.
         """
         with self._turn:
             for offset in range(len(self.uids)):
                 uid = self.uids[(self._next + offset) % len(self.uids)]
                 if uid not in self._taken and self._is_clean(uid):
-                    self._taken.add(uid)
-                    self._next = self.uids.index(uid) + 1
                     self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                     self._note(uid).write_text("".join(f"{name}\n" for name in locks), encoding="utf-8")
+                    self._taken.add(uid)  # not before it is written down: a full disk must not use up the range
+                    self._next = self.uids.index(uid) + 1
                     return uid
         raise NoUserFree(self.uids)
 
@@ -88,9 +89,9 @@ class TrainerUsers:
             kill_user(uid, wait_ms=WAIT_MS)
         try:
             take_back(work_dir, uid)
+        finally:
             for folder in self._shared:
                 remove_of(uid, folder)
-        finally:
             with self._turn:
                 self._taken.discard(uid)
                 if not processes_of(uid):

@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -45,10 +46,11 @@ def look(
     secret: Sequence[Path] = (),
     needed: Sequence[Path] = (),
     python: Path = Path(sys.executable),
+    timeout_s: float = TIMEOUT_S,
 ) -> Sight:
     """Give a user to a child in a work folder of its own, and see what it can do, and that it can be ended.
 
-    Never raises.
+    Never raises. The child has `timeout_s` for its answer, and as much for its end.
     """
     try:
         uid = users.take()
@@ -59,7 +61,7 @@ def look(
         remove_tree(folder)
         folder.mkdir(mode=0o700)
         users.hand_over(folder, uid)
-        answer = _ask(python, folder, {"uid": uid, "secret": _texts(secret), "needed": _texts(needed)})
+        answer = _ask(python, folder, {"uid": uid, "secret": _texts(secret), "needed": _texts(needed)}, timeout_s)
         users.take_back(folder, uid, kill=True)
         fault = None if (folder / _WRITTEN).read_text() == str(uid) else "what it wrote cannot be read"
         return Sight(uid, tuple(answer["open"]), tuple(answer["closed"]), fault)
@@ -75,7 +77,7 @@ def _texts(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _ask(python: Path, folder: Path, question: dict[str, Any]) -> dict[str, Any]:
+def _ask(python: Path, folder: Path, question: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     """Raises OSError for what keeps a trainer from starting, from being seen, or from being killed."""
     command = [str(python), "-P", "-m", "workers.user_probe"]
     with subprocess.Popen(
@@ -89,26 +91,28 @@ def _ask(python: Path, folder: Path, question: dict[str, Any]) -> dict[str, Any]
         env={name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH") if name in os.environ},
     ) as child:
         try:
-            line, complaint = _first_line(child, question)
+            line, complaint = _first_line(child, question, timeout_s)
             if not line:
                 raise OSError(complaint.strip().rpartition("\n")[2] or "it said nothing")
             answer: dict[str, Any] = json.loads(line)
             if child.pid not in processes_of(question["uid"]):
                 raise OSError("its processes cannot be seen in /proc (is it mounted with hidepid?)")
             kill_user(question["uid"], wait_ms=WAIT_MS)
-            if child.wait(TIMEOUT_S) != -signal.SIGKILL:
+            if child.wait(timeout_s) != -signal.SIGKILL:
                 raise OSError("it could not be killed")
         finally:
             child.kill()
     return answer
 
 
-def _first_line(child: "subprocess.Popen[bytes]", question: dict[str, Any]) -> tuple[bytes, str]:
+def _first_line(child: "subprocess.Popen[bytes]", question: dict[str, Any], timeout_s: float) -> tuple[bytes, str]:
     assert child.stdin is not None  # noqa: S101 - for the type checker: they are pipes
     assert child.stdout is not None  # noqa: S101
     assert child.stderr is not None  # noqa: S101
     with contextlib.suppress(BrokenPipeError):
         child.stdin.write(json.dumps(question).encode() + b"\n")
+    if not select.select([child.stdout], [], [], timeout_s)[0]:
+        raise OSError(f"it did not answer within {timeout_s:g} s")
     line = child.stdout.readline()
     return line, "" if line else child.stderr.read().decode(errors="replace")
 

@@ -2,6 +2,7 @@
 
 import json
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 import typer
 
@@ -84,7 +85,7 @@ def quarantine(
     """Keep a device out of use until it is released; what runs on it goes on. For admins."""
     with session(context, url, key, as_json=as_json) as at:
         body = json.dumps({"reason": reason}).encode()
-        content = at.client.post(f"/v1/devices/{_device(at, device)}/quarantine", body)
+        content = at.client.post(f"/v1/devices/{_in_path(_device(at, device))}/quarantine", body)
         at.show(content, f"{harmless(content['id'])} {content['state']}: {harmless(reason)}")
 
 
@@ -94,7 +95,7 @@ def release(
 ) -> None:
     """Let a device be used again after a quarantine. For admins."""
     with session(context, url, key, as_json=as_json) as at:
-        content = at.client.post(f"/v1/devices/{_device(at, device)}/release")
+        content = at.client.post(f"/v1/devices/{_in_path(_device(at, device))}/release")
         why = f": {harmless(content['reason'])}" if content.get("reason") else ""
         at.show(content, f"{harmless(content['id'])} {content['state']}{why}")
 
@@ -122,6 +123,11 @@ def _device(at: Session, name: str) -> str:
         return found[0]
     what = "More than one device has" if found else "No device has"
     raise UsageProblem(f"{what} '{name}' in its id. Known: {', '.join(found or known) or 'none'}.")
+
+
+def _in_path(identity: str) -> str:
+    """The id of a CPU slot has the host's in it, which is whatever `TRAINSHED_HOST_ID` says."""
+    return quote(identity, safe="/@:")
 
 
 def _left(worker: dict[str, Any]) -> str:

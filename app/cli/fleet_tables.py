@@ -38,7 +38,7 @@ def workers_table(workers: Iterable[Json]) -> Table:
                 len(worker["devices"]),
                 size((worker.get("condition") or {}).get("disk_free_bytes")),
                 age(worker.get("heartbeat_at")),
-                "\n".join(_remarks(worker)) or None,
+                "\n".join(dict.fromkeys(_remarks(worker))) or None,  # a silent driver is a reason and a blocker
             )
             for worker in workers
         ),

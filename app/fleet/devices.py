@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from app.errors import Conflict
@@ -135,11 +135,11 @@ def _set_health(row: Device, health: str, reason: str | None, now: datetime) -> 
 
 
 def _move_host(session: Session, row: Device, worker_id: str) -> None:
-    held = session.execute(
-        select(func.count()).select_from(Lease).where(Lease.device_id == row.id, Lease.worker_id != worker_id)
-    ).scalar_one()
-    if held:
+    leased = select(Lease.job_id).where(Lease.device_id == row.id, Lease.worker_id != worker_id)
+    holder = session.execute(leased).scalar()
+    if holder is not None:
         raise DeviceElsewhere(
-            f"Device {row.id} is leased by worker {row.worker_id}. Each host needs device ids of its own; "
-            "two hosts with one machine id need TRAINSHED_HOST_ID, for example TRAINSHED_HOST_ID=gpu-box-2."
+            f"Device {row.id} is leased to {holder} by worker {row.worker_id}. Each host needs device ids of its own; "
+            "two hosts with one machine id need TRAINSHED_HOST_ID, for example TRAINSHED_HOST_ID=gpu-box-2. "
+            "If it is that host under a new id, cancel the job or give the hold back."
         )

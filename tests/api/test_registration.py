@@ -206,15 +206,15 @@ class TestSilentRoot:
         answers, silent = threading.Event(), AtTheMount(root)
         with silent.until(answers), ThreadPoolExecutor(4) as users:
             waiting = [users.submit(registered, api) for _ in range(2)]
-            waiting += [users.submit(api.get, f"/v1/datasets/{dataset}/preview") for _ in range(2)]
-            assert silent.seen.acquire(timeout=20)
-            assert all(silent.seen.acquire(timeout=20) for _ in range(3))
+            looking = [users.submit(api.get, f"/v1/datasets/{dataset}/preview") for _ in range(2)]
+            assert all(silent.seen.acquire(timeout=20) for _ in range(4))
             for answer in (api.post("/v1/datasets", json={"uri": URI}), api.get(f"/v1/datasets/{dataset}/preview")):
                 assert "it does not answer" in problem(answer, 503, "storage_unavailable")["detail"]
             assert api.post("/v1/datasets", files={"file": ("a.csv", CSV)}).status_code == 201
             registered(api, "root://other/a.csv")
             answers.set()
-            assert all(result.result(20) for result in waiting)
+            assert [len(result.result(20)["digest"]) for result in waiting] == [64, 64]
+            assert [result.result(20).status_code for result in looking] == [200, 200]
         registered(api)
 
 

@@ -140,6 +140,11 @@ class TestWorkers:
             assert text in out
         assert "data root good" not in out
 
+    def test_what_is_a_reason_and_a_blocker_is_said_once(self, server: FakeServer, trainshed: Trainshed) -> None:
+        silent = {"code": "driver_silent", "message": "NoAnswer"}
+        server.on("GET /v1/workers", listing({**WORKER, "reason": "NoAnswer", "condition": {"blockers": [silent]}}))
+        assert trainshed("workers").out.count("NoAnswer") == 1
+
     def test_none_is_said(self, server: FakeServer, trainshed: Trainshed) -> None:
         server.on("GET /v1/workers", listing())
         assert trainshed("workers").out == "No worker has registered.\n"
@@ -199,6 +204,13 @@ class TestQuarantine:
         server.on("GET /v1/devices", listing(DEVICE, {**DEVICE, "id": "GPU-11"}))
         server.on("POST /v1/devices/GPU-1/release", {**DEVICE, "state": "free"})
         assert trainshed("release", "GPU-1").out == "GPU-1 free\n"
+
+    def test_an_id_may_have_signs_that_mean_something_in_an_address(
+        self, server: FakeServer, trainshed: Trainshed
+    ) -> None:
+        server.on("GET /v1/devices", listing({**DEVICE, "id": "cpu-0@box #1?"}))
+        server.on("POST /v1/devices/cpu-0@box #1?/release", {**DEVICE, "state": "free"})
+        assert trainshed("release", "cpu-0").code == 0
 
     def test_a_release_says_what_is_still_wrong(self, server: FakeServer, trainshed: Trainshed) -> None:
         server.on("GET /v1/devices", listing(DEVICE))

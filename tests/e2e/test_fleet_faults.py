@@ -90,8 +90,15 @@ class TestFaultsWhileItRuns:
     def a_sick_card_is_never_used(self, stack: Stack) -> None:
         shown = device(stack, SECOND)
         assert (shown["state"], shown["health"], shown["reason"]) == ("unusable", "unhealthy", "Xid 79")
-        jobs = [stack.submit(quick(device_type="cuda")) for _ in range(2)]
-        assert [devices_of(stack.wait(job_id)) for job_id in jobs] == [[FIRST]] * 2
+        job_id, other = (stack.submit(quick(device_type="cuda")) for _ in range(2))
+        stack.wait(job_id, "running")
+        waiting = stack.job(other)["waiting"]
+        assert (waiting["code"], waiting["message"]) == (
+            "waiting_for_devices",
+            f"waiting for 1 device, 0 free; held by {job_id}",
+        ), "it waits rather than run on the sick one"
+        stack.client.post(f"/v1/jobs/{other}/cancel")
+        assert devices_of(stack.wait(job_id)) == [FIRST]
 
     def a_card_that_somebody_uses_is_waited_for(self, stack: Stack, cards: Cards) -> None:
         cards.plant(FIRST, processes=[ANA])
@@ -122,8 +129,9 @@ class TestFaultsWhileItRuns:
         until_state(stack, SECOND, "free")
         cards.plant(FIRST, vanished=True)
         stack.until(lambda: stack.job(job_id)["attempt"] == 2 or None, "the next attempt")
-        first, second = stack.wait(job_id, "running")["attempts"]
-        assert first["cause"] == "device_unavailable"
+        attempts = stack.wait(job_id, "running")["attempts"]
+        assert [attempt["cause"] for attempt in attempts] == ["device_unavailable", None]
+        second = attempts[1]
         assert [one["id"] for one in second["devices"]] == [SECOND]
         assert second["resumed_from_step"], "it went on from the checkpoint that it left with"
         assert "is not there any more" in notices(stack, job_id, "device_vanished")[0]

@@ -74,7 +74,7 @@ class TestRegister:
         scene = make_scene(database, clock)
         other = replace(FACTS, host_id="box-2")
         scene.run()
-        with pytest.raises(DeviceElsewhere, match="TRAINSHED_HOST_ID"):
+        with pytest.raises(DeviceElsewhere, match=f"leased to {scene.job_id} .* TRAINSHED_HOST_ID"):
             add(database, other, replace(CARD, id="host-a-0"))
         with database.write() as session:
             session.query(Lease).delete()

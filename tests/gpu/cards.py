@@ -1,6 +1,5 @@
 """Which cards this host has, as the driver says; standard library only, so that a host without any is told fast."""
 
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ MIB: Final = 1024 * 1024
 _FIELDS: Final = "uuid,name,pci.bus_id,memory.total,memory.used,mig.mode.current"
 _TIMEOUT_S: Final = 30
 _SLICED: Final = "Enabled"
+_FIRST_NAMESPACE: Final = 0xEFFFFFFC
+"""The host's own, of processes: PROC_PID_INIT_INO in linux/proc_ns.h."""
 
 
 class NoCard(Exception):
@@ -35,7 +36,7 @@ def cards() -> list[Card]:
         NoCard: there is none, or nothing that could tell.
     """
     found = [
-        Card(uuid, name, pci, int(total) * MIB, mig == _SLICED) for uuid, name, pci, total, _, mig in _asked(_FIELDS)
+        Card(uuid, name, pci, _bytes(total), mig == _SLICED) for uuid, name, pci, total, _, mig in _asked(_FIELDS)
     ]
     if not found:
         raise NoCard("nvidia-smi lists no card")
@@ -54,7 +55,14 @@ def slices() -> list[Card]:
 
 def used_bytes(card: Card) -> int:
     """Memory in use on a card, by whomever."""
-    return next(int(line[4]) * MIB for line in _asked(_FIELDS) if line[0] == card.id)
+    return next(_bytes(line[4]) for line in _asked(_FIELDS) if line[0] == card.id)
+
+
+def _bytes(text: str) -> int:
+    try:
+        return int(text) * MIB
+    except ValueError:  # "[N/A]": a card that shares the host's memory has no number of its own
+        raise NoCard(f"nvidia-smi tells no memory of the card, but {text}, and the suite measures it") from None
 
 
 def _asked(fields: str) -> list[list[str]]:
@@ -76,6 +84,6 @@ def _nvidia_smi(*arguments: str) -> str:
     return done.stdout
 
 
-def same_processes() -> bool:
+def same_processes(namespace: Path = Path("/proc/self/ns/pid")) -> bool:
     """Whether the driver names processes as we see them: not in a container, which has numbers of its own."""
-    return not Path("/.dockerenv").exists() and os.getpid() != 1
+    return namespace.stat().st_ino == _FIRST_NAMESPACE

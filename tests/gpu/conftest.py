@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -92,6 +93,11 @@ def compute(framework: str) -> Compute:
 
 
 def computed(framework: str, device: Device, name: str) -> Any:
+    with tempfile.TemporaryDirectory(prefix="trainshed-gpu-", ignore_cleanup_errors=True) as home:
+        return _computed(framework, device, name, Path(home))  # CUDA keeps compiled kernels in the home
+
+
+def _computed(framework: str, device: Device, name: str, home: Path) -> Any:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "tests.gpu.computing", framework, name, device.model_dump_json()],
         capture_output=True,
@@ -100,7 +106,7 @@ def computed(framework: str, device: Device, name: str) -> Any:
         cwd=ROOT,
         env={
             **framework_environment(framework),
-            **trainer_environment([device], 4, ROOT, os.environ),
+            **trainer_environment([device], 4, home, os.environ),
             "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         },
     )

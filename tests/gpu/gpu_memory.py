@@ -14,7 +14,6 @@ from tests.gpu.attempts import LONG, until
 from tests.gpu.cards import MIB, Card, used_bytes
 from tests.gpu.conftest import Train
 from tests.workers.launcher.attempt import ROOT
-from workers.environment import framework_environment
 
 GIB = 1024 * MIB
 NOISE = 64 * MIB
@@ -25,12 +24,14 @@ LARGE = {"type": "mlp", "hidden": [8192] * 5}
 _LIMIT_S = 60.0
 
 _FILL = {
-    "torch": "import torch; held = torch.empty({bytes}, dtype=torch.uint8, device='cuda'); torch.cuda.synchronize()",
+    "torch": "import torch; held = torch.empty({mib} << 20, dtype=torch.uint8, device='cuda'); torch.cuda.synchronize()",
+    # Not one large tensor: memory that grows is taken in ever larger pieces, so how much is left would be chance.
     "tensorflow": """
 import tensorflow as tf
+card = tf.config.list_physical_devices('GPU')[0]
+tf.config.set_logical_device_configuration(card, [tf.config.LogicalDeviceConfiguration(memory_limit={mib})])
 with tf.device('/GPU:0'):
-    held = tf.zeros({bytes}, dtype=tf.uint8)
-held[0].numpy()
+    tf.zeros(1).numpy()
 """,
 }
 _WAIT = "\nprint('full', flush=True)\nimport sys; sys.stdin.read()"
@@ -49,8 +50,8 @@ def eventually(condition: Callable[[], bool]) -> bool:
 def filled(framework: str, card: Card, room: int) -> Iterator[None]:
     """Another process holds the card's memory, all but so much."""
     free = card.memory_bytes - used_bytes(card)
-    code = _FILL[framework].format(bytes=free - room - GIB) + _WAIT
-    environment = {**os.environ, **framework_environment(framework), "CUDA_VISIBLE_DEVICES": card.id}
+    code = _FILL[framework].format(mib=(free - room - GIB) // MIB) + _WAIT
+    environment = {**os.environ, "TF_FORCE_GPU_ALLOW_GROWTH": "false", "CUDA_VISIBLE_DEVICES": card.id}
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environment
     ) as process:

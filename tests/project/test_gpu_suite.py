@@ -51,6 +51,18 @@ class TestCards:
         with pytest.raises(NoCard, match="Driver/library version mismatch"):
             cards.cards()
 
+    def test_card_without_memory_of_its_own_is_a_reason(self, planted: Path) -> None:
+        planted.write_text("#!/bin/sh\necho 'GPU-1, NVIDIA GB10, 00000000:01:00.0, [N/A], [N/A], [N/A]'\n")
+        with pytest.raises(NoCard, match=r"tells no memory of the card, but \[N/A\]"):
+            cards.cards()
+
+    def test_processes_have_the_hosts_numbers_in_its_first_namespace_alone(self, tmp_path: Path) -> None:
+        # A container has a namespace of its own, whatever engine made it.
+        (tmp_path / "pid").touch()
+        assert cards.same_processes(tmp_path / "pid") is False
+        own = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - a link that leads to no path
+        assert cards.same_processes() is (own == 0xEFFFFFFC)  # PROC_PID_INIT_INO, linux/proc_ns.h
+
     def test_driver_without_cards_is_a_reason(self, planted: Path) -> None:
         planted.write_text("#!/bin/sh\n")
         with pytest.raises(NoCard, match="lists no card"):

@@ -12,6 +12,7 @@ from app.cli.doctor.findings import Finding, fault, skipped, warning, well
 from app.cli.doctor.place import Place
 from app.cli.figures import size
 from workers.locks import close_all, take
+from workers.root_probe import probe_roots
 
 FILE: Final = "file://"
 SQLITE: Final = "sqlite:///"
@@ -150,13 +151,15 @@ def check_shared_memory(place: Place) -> Iterator[Finding]:
 
 
 def check_roots(place: Place) -> Iterator[Finding]:
-    """Folders whose data is read in place."""
-    for root, folder in sorted(place.settings.data_roots.items()):
-        name = f"data_root.{root}"
-        problem = _problem_of_root(folder)
-        if problem:
+    """Folders whose data is read in place. A child looks at them: a mount that does not answer must not hang this."""
+    roots = place.settings.data_roots
+    for root, state in sorted(probe_roots(roots).items()):
+        name, folder = f"data_root.{root}", roots[root]
+        if not state.ok:
             yield fault(
-                name, f"The data root '{root}' {problem}.", f"Mount {folder} here, or correct TRAINSHED_DATA_ROOTS."
+                name,
+                f"The data root '{root}' ({folder}): {state.problem}",
+                f"Mount {folder} here, or correct TRAINSHED_DATA_ROOTS.",
             )
         elif place.settings.trainer_uids and folder.stat().st_mode & _READ_AND_ENTER != _READ_AND_ENTER:
             yield warning(
@@ -166,16 +169,6 @@ def check_roots(place: Place) -> Iterator[Finding]:
             )
         else:
             yield well(name, f"{folder} can be read.")
-
-
-def _problem_of_root(folder: Path) -> str | None:
-    if not folder.is_dir():
-        return f"({folder}) is no folder here"
-    try:
-        next(folder.iterdir(), None)
-    except OSError as error:
-        return f"({folder}) cannot be read: {error.strerror}"
-    return None
 
 
 def _existing(folder: Path) -> Path:

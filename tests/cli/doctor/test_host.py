@@ -75,8 +75,14 @@ class TestFolders:
         host.environ["TRAINSHED_DATA_ROOTS"] = f"scans={tmp_path / 'none'}:ro"
         assert host.faults().keys() == {"data_root.scans"}
 
+    def test_a_data_root_on_which_nothing_is_mounted(self, host: Host, tmp_path: Path) -> None:
+        (tmp_path / "scans").mkdir()
+        host.environ["TRAINSHED_DATA_ROOTS"] = f"scans={tmp_path / 'scans'}:ro"
+        assert "perhaps nothing is mounted there" in host.faults()["data_root.scans"]
+
     def test_a_data_root_that_trainers_users_cannot_read(self, host: Host, tmp_path: Path) -> None:
         (tmp_path / "scans").mkdir(mode=0o700)
+        (tmp_path / "scans" / "toy.csv").touch()
         host.environ["TRAINSHED_DATA_ROOTS"] = f"scans={tmp_path / 'scans'}:ro"
         assert host.warnings() == {}
         host.environ["TRAINSHED_TRAINER_UIDS"] = "20000-20255"

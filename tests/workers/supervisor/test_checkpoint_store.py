@@ -222,6 +222,20 @@ class TestSlowStorage:
         assert (bench.state, steps(bench)) == (JobState.PAUSED, [10])
 
 
+class TestHostileManifest:
+    def test_one_of_any_size_is_not_read_into_the_workers_memory(self, bench: Bench) -> None:
+        supervisor, run = bench.run()
+        folder = Path(run.request.assignment.work_dir) / "checkpoints/10"
+        write(folder, state(10))
+        with (folder / MANIFEST_NAME).open("a") as file:
+            file.write(" " * 65_536)  # still JSON, and still a complete checkpoint
+        run.says(checkpoint(10, "checkpoints/10"))
+        bench.succeed(run)
+        bench.wait(supervisor)
+        assert (bench.state, steps(bench)) == (JobState.SUCCEEDED, [])
+        assert "is larger than any list of a checkpoint's files" in bench.journal("notice")[0]["message"]
+
+
 class TestFailingStorage:
     def test_it_is_tried_again_and_said_once(self, bench: Bench, gated: GatedStorage) -> None:
         gated.gate.set()

@@ -329,11 +329,16 @@ def seen(folder: Path) -> object:
     (folder / "open").chmod(0o644)
     sight = look(worker.users, secret=[worker.secret, folder / "open"], needed=[worker.secret, worker.shared])
     other = look(worker.users, python=Path("/bin/false"))
+    silent = folder / "silent"
+    silent.write_text("#!/bin/sh\nexec sleep 600\n")
+    silent.chmod(0o755)
+    mute = look(worker.users, python=silent, timeout_s=0.2)
     return {
         "open": [Path(path).name for path in sight.open],
         "closed": [Path(path).name for path in sight.closed],
         "fault": sight.fault,
         "without": other.fault,
+        "mute": mute.fault,
         "left": [path.name for path in worker.users.work.iterdir()],
         "notes": _notes(worker),
     }
@@ -360,6 +365,7 @@ def started(folder: Path) -> object:
     (home / "trainshed.db").chmod(0o644)
     scans = folder / "scans"
     scans.mkdir(mode=0o700)
+    (scans / "first.csv").write_text("a\n1\n")  # an empty root is not in use
     settings = Settings(home=home, trainer_uids=f"{uids()[0]}-{uids()[-1]}", data_roots={"scans": scans})
     users = trainer_users(settings)
     assert users is not None

@@ -19,6 +19,9 @@ class TestWhatIsSeen:
     def test_interpreter_that_does_not_run_is_a_fault(self, scenario: Scenario) -> None:
         assert "could not be tried: it said nothing" in scenario("seen")["without"]
 
+    def test_interpreter_that_says_nothing_is_not_waited_for(self, scenario: Scenario) -> None:
+        assert scenario("seen")["mute"].endswith("could not be tried: it did not answer within 0.2 s")
+
     def test_nothing_is_left_of_a_look(self, scenario: Scenario) -> None:
         found = scenario("seen")
 
