@@ -17,6 +17,7 @@ from typing import Final
 from app.errors import TrainshedError
 from workers.ownership import hand_over, remove_of, take_back
 from workers.processes import kill_user, processes_of
+from workers.user_memory import remove_memory_of
 
 WAIT_MS: Final = 2_000
 OPEN_TO_ALL: Final = (Path("/dev/shm"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - cleaned, not used
@@ -90,8 +91,7 @@ class TrainerUsers:
         try:
             take_back(work_dir, uid)
         finally:
-            for folder in self._shared:
-                remove_of(uid, folder)
+            self._remove_left_overs(uid)
             with self._turn:
                 self._taken.discard(uid)
                 if not processes_of(uid):
@@ -101,11 +101,16 @@ class TrainerUsers:
         """End what an earlier worker left: processes and files of every uid that it had given; the pids."""
         killed = [pid for uid, _ in given(self._folder) for pid in kill_user(uid, wait_ms=WAIT_MS)]
         for uid, _ in given(self._folder):
-            for folder in self._shared:
-                remove_of(uid, folder)
+            self._remove_left_overs(uid)
             if not processes_of(uid):
                 self._note(uid).unlink(missing_ok=True)
         return killed
+
+    def _remove_left_overs(self, uid: int) -> None:
+        """What it left outside of its work folder, so that the next one with this user finds none of it."""
+        for folder in self._shared:
+            remove_of(uid, folder)
+        remove_memory_of(uid)
 
     def _is_clean(self, uid: int) -> bool:
         if not processes_of(uid):

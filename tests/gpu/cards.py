@@ -35,9 +35,7 @@ def cards() -> list[Card]:
     Raises:
         NoCard: there is none, or nothing that could tell.
     """
-    found = [
-        Card(uuid, name, pci, _bytes(total), mig == _SLICED) for uuid, name, pci, total, _, mig in _asked(_FIELDS)
-    ]
+    found = [Card(uuid, name, pci, _bytes(total), mig == _SLICED) for uuid, name, pci, total, _, mig in _asked(_FIELDS)]
     if not found:
         raise NoCard("nvidia-smi lists no card")
     return sorted(found, key=lambda card: card.pci_bus_id)

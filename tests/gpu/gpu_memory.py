@@ -24,7 +24,11 @@ LARGE = {"type": "mlp", "hidden": [8192] * 5}
 _LIMIT_S = 60.0
 
 _FILL = {
-    "torch": "import torch; held = torch.empty({mib} << 20, dtype=torch.uint8, device='cuda'); torch.cuda.synchronize()",
+    "torch": """
+import torch
+held = torch.empty({mib} << 20, dtype=torch.uint8, device='cuda')
+torch.cuda.synchronize()
+""",
     # Not one large tensor: memory that grows is taken in ever larger pieces, so how much is left would be chance.
     "tensorflow": """
 import tensorflow as tf

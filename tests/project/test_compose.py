@@ -15,6 +15,7 @@ from app.cli.processes import compose_secrets
 from app.settings import load_settings
 from scripts import compose_check
 from scripts.compose_rules import merged, seconds_of, size_of, without_variables
+from workers import self_test, survey
 
 ROOT = Path(__file__).resolve().parents[2]
 ONCE = ("secrets", "migrate")
@@ -88,6 +89,15 @@ class TestFiles:
         used = set(re.findall(r"(?<!\$)\$\{(\w+)", text))
         example = (ROOT / "deploy/env.example").read_text(encoding="utf-8")
         assert set(re.findall(r"^#?([A-Z_]+)=", example, re.MULTILINE)) == used | {"COMPOSE_FILE", "COMPOSE_PROFILES"}
+
+
+class TestStartOnACard:
+    def test_worker_is_not_called_ill_while_it_tries_its_frameworks(self, base: Mapping[str, Any]) -> None:
+        # Nothing of the host is registered before the self-tests have ended.
+        check = merged(base, read(GPU))["services"]["worker"]["healthcheck"]
+
+        assert seconds_of(check["start_period"]) > 2 * self_test.TIMEOUT_S + survey.FIRST_LOOK_S
+        assert check["test"][-1] == "worker"
 
 
 class TestOrder:

@@ -108,7 +108,7 @@ class TestDepth:
             scene.add_job(not_before=ready + timedelta(days=1), priority=5)
         with scene.database.read() as session:
             seen = waiting_jobs(session, ready, depth=2)
-        assert sorted(job.framework for job in seen) == ["tensorflow", "tensorflow", "torch"]
+        assert sorted(str(job.framework) for job in seen) == ["tensorflow", "tensorflow", "torch"]
         assert [placed.job_id for placed in scene.place()] == [scene.job_id]
 
     def test_a_job_that_overtook_by_its_age_is_seen_behind_any_number_of_newer_ones(self, scene: Scene) -> None:

@@ -195,6 +195,16 @@ def checkpoints(messages: int, assignment: int) -> int:
     return 0
 
 
+def leave_memory(messages: int, _assignment: int) -> int:
+    """Leave shared memory, a queue and semaphores that no process has."""
+    library = ctypes.CDLL(None)
+    private, create = 0, 0o1000 | 0o666
+    shared = library.shmget(private, 1 << 20, create)
+    made = [shared, library.msgget(private, create), library.semget(private, 1, create)]
+    say(messages, made=made)
+    return 0
+
+
 def use_setuid_program(messages: int, assignment: int) -> int:
     """A program that belongs to the worker's user and has the setuid bit gives nothing."""
     shown = subprocess.run([question(assignment)["program"], "-u"], capture_output=True, check=False)

@@ -27,6 +27,7 @@ from workers.protocol import DataSource
 from workers.startup import harden, probe, trainer_users
 from workers.sweep import sweep
 from workers.trainer_user import TrainerUsers
+from workers.user_memory import left_by
 from workers.user_probe import look
 
 PACKAGES = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
@@ -312,6 +313,15 @@ def checkpoints(folder: Path) -> object:
         "names": sorted(path.name for path in (taken / "0").iterdir()),
         "changed": changed,
     }
+
+
+def memory_without_a_process(folder: Path) -> object:
+    worker = Worker(folder)
+    with worker.start("leave_memory") as attempt:
+        made = attempt.line()["made"]
+        attempt.ended()
+        before = left_by(uids()[0])
+    return {"made": made, "before": [number for _, number in before], "after": left_by(uids()[0])}
 
 
 def setuid_program(folder: Path) -> object:

@@ -96,6 +96,13 @@ class TestTraps:
     def test_what_it_left_where_everybody_may_write_goes_too(self, scenario: Scenario) -> None:
         assert scenario("traps")["shared"] == []
 
+    def test_so_does_memory_that_no_process_has(self, scenario: Scenario) -> None:
+        # sysvipc(7): segments, queues and semaphores stay until somebody removes them, or the machine restarts.
+        found = scenario("memory_without_a_process")
+
+        assert found["before"] == found["made"]
+        assert found["after"] == []
+
     def test_a_file_of_holes_is_no_larger_than_what_could_be_stored(self, scenario: Scenario) -> None:
         assert scenario("traps")["size"] < 1 << 60
 
