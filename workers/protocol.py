@@ -49,8 +49,8 @@ class DataSource(_Record):
     """Where the table is: a file and its format, or the name of a built-in. Exactly one of `path`, `builtin` is set.
 
     `format` is what the file was found to be when it was uploaded, for example `csv`; None: to be found out again.
-    With `root`, `path` lies below that folder, which is not ours: it is read there if its SHA-256 is still `digest`, and
-    `uri` is what users call it.
+    With `root`, `path` lies below that folder, which is not ours: it is read there if its SHA-256 is still `digest`,
+    and `uri` is what users call it.
     """
 
     path: str | None = None

@@ -114,8 +114,8 @@ class TestOrder:
         assert [name for name, service in services.items() if "migrate" in service.get("command", [])] == ["migrate"]
 
     def test_database_stops_after_those_who_write_to_it(self, services: Mapping[str, Service]) -> None:
-        # Compose 1.29 orders a stop by direct dependencies: through `migrate`, which has ended, PostgreSQL stopped first,
-        # and a worker could not tell any more how it left its jobs.
+        # Compose 1.29 orders a stop by direct dependencies: through `migrate`, which has ended, PostgreSQL stopped
+        # first, and a worker could not tell any more how it left its jobs.
         for name in ("api", "control", "worker"):
             assert services[name]["depends_on"]["postgres"] == {"condition": "service_healthy"}
 

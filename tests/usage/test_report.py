@@ -97,6 +97,11 @@ class TestSummed:
         assert (whole.total.energy_j or 0.0) == pytest.approx(sum(60.0 * n for _, n, _ in spans))
 
 
+def line_json(key: str, **values: float) -> dict[str, Any]:
+    empty = {"jobs": 0, "holds": 0, "cuda_device_s": 0.0, "cpu_device_s": 0.0, "energy_j": None}
+    return {"key": key, **empty, **values}
+
+
 class TestReport:
     def test_reads_attempts_and_holds_of_the_project(self, database: Database) -> None:
         now = START + 10 * HOUR
@@ -140,30 +145,9 @@ class TestReport:
             nobody = report(session, project_id, START - DAY, START, "owner", now)
         lines = {line.key: line.as_json() for line in found.lines}
         assert lines == {
-            "ada": {
-                "key": "ada",
-                "jobs": 1,
-                "holds": 0,
-                "cuda_device_s": 14_400.0,
-                "cpu_device_s": 0.0,
-                "energy_j": 100.0,
-            },
-            "ana": {
-                "key": "ana",
-                "jobs": 0,
-                "holds": 1,
-                "cuda_device_s": 3600.0,
-                "cpu_device_s": 0.0,
-                "energy_j": 50.0,
-            },
-            "bob": {
-                "key": "bob",
-                "jobs": 1,
-                "holds": 0,
-                "cuda_device_s": 0.0,
-                "cpu_device_s": 3600.0,
-                "energy_j": None,
-            },
+            "ada": line_json("ada", jobs=1, cuda_device_s=14_400.0, energy_j=100.0),
+            "ana": line_json("ana", holds=1, cuda_device_s=3600.0, energy_j=50.0),
+            "bob": line_json("bob", jobs=1, cpu_device_s=3600.0),
         }
         assert {line.key: line.cuda_device_s for line in everybody.lines} == {"birds": 18_000.0, "whales": 3600.0}
         assert nobody.lines == []

@@ -5,6 +5,7 @@
 The keys of a card are the fields of `nvml_stand_in.Card`.
 """
 
+import importlib
 import json
 import os
 import sys
@@ -63,6 +64,5 @@ def main() -> None:
     stand_in = FileNvml(Path(os.environ[FILE]))
     stand_in.__spec__ = ModuleSpec("pynvml", None)  # type: ignore[attr-defined] # so that it is found as a module is
     sys.modules["pynvml"] = stand_in  # type: ignore[assignment] # it stands in for one
-    from workers.celery_app import main as worker  # noqa: PLC0415 - only now, since it imports pynvml
-
-    sys.exit(run(worker))
+    # Only now, since it imports pynvml.
+    sys.exit(run(importlib.import_module("workers.celery_app").main))
