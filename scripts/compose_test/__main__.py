@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--base-image", metavar="NAME", help="the image with Python that ours are built from")
     made.add_argument("--tree", type=Path, metavar="FOLDER", help="a Debian that debootstrap has already made")
     made.add_argument("--suite", default="bookworm", help="the Debian that stand-ins are made of (%(default)s)")
-    made.add_argument("--mirror", default="http://deb.debian.org/debian", help="where it comes from (%(default)s)")
+    made.add_argument("--mirror", help="where it comes from; else where debootstrap looks by itself")
     made.add_argument("--engine-folder", type=Path, metavar="FOLDER", help="keep the data of an engine of our own here")
     made.add_argument("--remove-images", action="store_true", help="delete also the images that speed up the next run")
     made.add_argument(

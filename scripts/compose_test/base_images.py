@@ -30,7 +30,7 @@ class Debian:
     """Where stand-ins come from; `tree` is one that debootstrap has already made."""
 
     suite: str = "bookworm"
-    mirror: str = "http://deb.debian.org/debian"
+    mirror: str | None = None  # None: debootstrap's own
     tree: Path | None = None
 
 
@@ -117,7 +117,8 @@ def _import(shell: Shell, debian: Debian, name: str) -> None:
         tree = debian.tree
         if tree is None:
             tree = scratch / "tree"
-            made = ("--variant=minbase", f"--include={PACKAGES}", debian.suite, str(tree), debian.mirror)
+            made = ["--variant=minbase", f"--include={PACKAGES}", debian.suite, str(tree)]
+            made += [debian.mirror] if debian.mirror else []
             shell.run(_debootstrap(shell) or "debootstrap", *made, limit_s=_MAKE_S)
         archive = scratch / "tree.tar"
         left_out = [f"--exclude={pattern}" for pattern in _LEFT_OUT]

@@ -16,6 +16,8 @@ _START_S: Final = 60.0
 _STOP_S: Final = 60.0
 _LOOK_S: Final = 0.5
 _TAIL_LINES: Final = 3
+# What base images, both stages of both images and the next version take: 15 GB were seen with CPU wheels.
+SPACE_BYTES: Final = 25_000_000_000
 
 
 class Skipped(Exception):
@@ -91,6 +93,9 @@ def _own(shell: Shell, root: Path, uid: int) -> Iterator[Mapping[str, str]]:
     if uid != 0:
         raise Skipped("no Docker engine answers, and starting one takes root")
     root.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(root).free
+    if free < SPACE_BYTES:
+        raise Skipped(f"no Docker engine answers, and for one of our own {root} has {free / 1e9:.0f} GB instead of 25")
     socket, said = root / "docker.sock", root / "dockerd.log"
     command = [
         daemon,

@@ -10,7 +10,7 @@ from typing import Final
 from scripts.compose_test.commands import Shell
 
 CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
-WHEELS: Final = "/opt/wheels"
+WHEELS: Final = "/srv/wheels"
 _TAKEN: Final = frozenset(
     {"cert", "default-timeout", "extra-index-url", "find-links", "index-url", "timeout", "trusted-host"}
 )

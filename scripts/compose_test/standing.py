@@ -19,9 +19,9 @@ class NotAsPromised(Exception):
 
 
 def image_sizes(stack: Stack) -> str:
-    """The images that were built, and of them what is the base image's."""
-    names = {service: stack.variables[f"{service.upper()}_IMAGE"] for service in ("api", "worker")}
-    return ", ".join(f"{service} {megabytes(stack, name)} MB" for service, name in names.items())
+    """The images that were built, and the base that each of them includes, where its name is known."""
+    names = {name.lower(): stack.variables.get(f"{name}_IMAGE") for name in ("API", "WORKER", "PYTHON")}
+    return ", ".join(f"{name} {megabytes(stack, image)} MB" for name, image in names.items() if image)
 
 
 def megabytes(stack: Stack, image: str) -> int:

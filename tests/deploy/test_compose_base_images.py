@@ -144,7 +144,7 @@ class TestPipSettings:
             "[global]",
             "cert = /etc/ssl/certs/ca-certificates.crt",
             "extra-index-url = https://example.org/simple",
-            "find-links = /opt/wheels https://example.org/wheels",
+            "find-links = /srv/wheels https://example.org/wheels",
         ]
         assert (context / "certificates.crt").read_text() == "CERTIFICATE"
         assert [file.name for file in (context / "wheels").iterdir()] == ["torch-1-cp311.whl"]

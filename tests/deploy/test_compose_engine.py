@@ -19,6 +19,12 @@ esac"""
 DAEMON = 'touch "${2#unix://}"; exec sleep 60'
 
 
+@pytest.fixture(autouse=True)
+def room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test depends on how full this machine's disk is."""
+    monkeypatch.setattr("scripts.compose_test.engine.SPACE_BYTES", 0)
+
+
 @pytest.fixture
 def programs(tmp_path: Path) -> Programs:
     return Programs(tmp_path / "bin")
@@ -98,6 +104,16 @@ class TestNone:
         programs.add("docker", "exit 1")
         programs.add("dockerd", DAEMON)
         with pytest.raises(Skipped, match="starting one takes root"), engine(shell, tmp_path, uid=1000):
+            pass
+        assert programs.called("dockerd") == []
+
+    def test_without_room_for_images(
+        self, programs: Programs, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        programs.add("docker", "exit 1")
+        programs.add("dockerd", DAEMON)
+        monkeypatch.setattr("scripts.compose_test.engine.SPACE_BYTES", 10**18)
+        with pytest.raises(Skipped, match=r"has \d+ GB instead of 25"), engine(shell, tmp_path, uid=0):
             pass
         assert programs.called("dockerd") == []
 

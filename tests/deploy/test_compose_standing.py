@@ -1,6 +1,7 @@
 """What the compose test looks at on the engine: health, published ports, confinement; and what it objects to."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,17 @@ class TestUp:
     def test_first_key_is_the_last_line(self, stack: Stack, containers: Containers) -> None:
         containers.says("api", "A key for the project default:\nts_abc\n")
         assert standing.first_key(stack) == "ts_abc"
+
+
+class TestSizes:
+    def test_are_told_with_the_base_s_where_that_is_known(self, stack: Stack, programs: Programs) -> None:
+        programs.add(
+            "docker", "case $* in *x/api*) echo 736600000;; *x/worker*) echo 3548000000;; *py*) echo 169000000;; esac"
+        )
+        images = {"API_IMAGE": "x/api:1", "WORKER_IMAGE": "x/worker:1"}
+        assert standing.image_sizes(replace(stack, variables=images)) == "api 737 MB, worker 3548 MB"
+        based = {**images, "PYTHON_IMAGE": "py:3"}
+        assert standing.image_sizes(replace(stack, variables=based)).endswith("python 169 MB")
 
 
 class TestPublished:

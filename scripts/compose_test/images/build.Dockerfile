@@ -6,4 +6,4 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb
 COPY pip.conf /etc/pip.conf
 COPY certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY wheels /opt/wheels
+COPY wheels /srv/wheels
