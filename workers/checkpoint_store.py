@@ -37,7 +37,6 @@ log = structlog.get_logger("worker")
 
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
-_MANIFEST_BYTES: Final = 64 * 1024
 """Ours have four files and less than 1 KiB; a trainer may have written another one."""
 _LAST_TRIES: Final = 4
 """How often a storage that fails is asked once the trainer has ended: the job's end does not wait for it for ever."""
@@ -288,8 +287,6 @@ def _files_of(folder: Path) -> list[StoredFile]:
         UnreadableCheckpoint: it is not complete, or its manifest is none of ours: that one is read as a whole.
     """
     path = folder / MANIFEST_NAME
-    if path.is_file() and path.stat().st_size > _MANIFEST_BYTES:
-        raise UnreadableCheckpoint(folder, f"'{MANIFEST_NAME}' is larger than any list of a checkpoint's files.")
     manifest = verify(folder)
     files = [StoredFile(facts.name, facts.size_bytes, facts.sha256) for facts in manifest.files]
     return [*files, StoredFile(MANIFEST_NAME, path.stat().st_size, digest_of(path))]

@@ -52,6 +52,8 @@ OPTIMIZER_NAME: Final = "optimizer.safetensors"
 BEST_NAME: Final = "best.safetensors"
 STATE_NAME: Final = "state.json"
 MANIFEST_NAME: Final = "manifest.json"
+MOST_MANIFEST_BYTES: Final = 64 * 1024
+"""No list of a checkpoint's files is longer; it is read by the worker, and written by code that it does not trust."""
 
 _TEMPORARY: Final = ".tmp"
 _BLOCK: Final = 1024 * 1024
@@ -176,7 +178,11 @@ def read_weights(folder: Path) -> Weights:
 
 def _manifest(folder: Path) -> Manifest:
     try:
-        return Manifest.model_validate_json((folder / MANIFEST_NAME).read_bytes())
+        with (folder / MANIFEST_NAME).open("rb") as file:
+            text = file.read(MOST_MANIFEST_BYTES + 1)
+        if len(text) > MOST_MANIFEST_BYTES:
+            raise UnreadableCheckpoint(folder, f"'{MANIFEST_NAME}' is larger than any list of a checkpoint's files.")
+        return Manifest.model_validate_json(text)
     except OSError as error:
         raise UnreadableCheckpoint(folder, f"{error.strerror}: '{MANIFEST_NAME}'.") from error
     except ValidationError as error:

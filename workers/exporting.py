@@ -1,13 +1,16 @@
 """The files that a job asked for in `exports`, made from its model after the training, when its devices are free."""
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from app.jobs.metrics import Series
+from app.predictions.files import EVALUATION, MODEL_FILES
 from workers.exports import ExportedFile, Format
 from workers.protocol import Artifact
+from workers.uploads import checked_path
 
 FOLDER: Final = "exports"
 POINTS: Final = 10_000
@@ -44,11 +47,15 @@ def make_exports(
 
     `wanted` is asked before each format: a job that is cancelled meanwhile needs no more files.
 
+    Of the trainer's files only those are read that would be stored too: regular, and inside its work directory.
+
     Raises:
         ExportFailed: with the reason.
+        UnusableArtifact: a file that is needed is not one of those.
     """
-    model = model_folder(artifacts, work_dir)
-    evaluation = next((work_dir / file.path for file in artifacts if file.name == "evaluation.json"), None)
+    announced = {artifact.name: artifact for artifact in artifacts}  # the last one counts, as when they are stored
+    model = model_folder(announced.values(), work_dir)
+    evaluation = checked_path(announced[EVALUATION], work_dir) if EVALUATION in announced else None
     points = {name: asdict(values) for name, values in series.items()}
     made: list[Artifact] = []
     for name in formats:
@@ -62,10 +69,19 @@ def make_exports(
     return made
 
 
-def model_folder(artifacts: Sequence[Artifact], work_dir: Path) -> Path:
-    """Where the trainer has left the model."""
+def model_folder(artifacts: Iterable[Artifact], work_dir: Path) -> Path:
+    """Where the trainer has left the model; each file of one that lies there has been looked at.
+
+    Raises:
+        UnusableArtifact: one of them is a link or leads out of the work directory.
+    """
     model = next(file for file in artifacts if file.kind == "model")
-    return (work_dir / model.path).parent
+    folder = checked_path(model, work_dir).parent
+    for name in MODEL_FILES:
+        if os.path.lexists(folder / name):
+            path = str((folder / name).relative_to(work_dir.resolve()))
+            checked_path(Artifact(name=name, path=path, media_type="", kind="model"), work_dir)
+    return folder
 
 
 def _artifact(file: ExportedFile, work_dir: Path) -> Artifact:

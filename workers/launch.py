@@ -115,7 +115,8 @@ class _User:
         try:
             user = cls(users, users.take(_locks(request)), Path(request.assignment.work_dir))
         except NoUserFree as error:
-            raise LaunchFailed(request.interpreter, str(error)) from error
+            told = "No user was free for the trainer on this host: TRAINSHED_TRAINER_UIDS is too small, or in use."
+            raise LaunchFailed(request.interpreter, str(error), told) from error
         try:
             users.hand_over(user.work_dir, user.uid)
         except OSError as error:

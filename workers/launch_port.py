@@ -12,16 +12,25 @@ TRAINER: Final = "workers.trainer:main"
 
 
 class LaunchFailed(TrainshedError):
-    """The launcher could not be started at all: nothing runs, no lock is held."""
+    """The launcher could not be started at all: nothing runs, no lock is held.
+
+    The message is for the worker's log; `told`, without paths of the host, is for the user.
+    """
 
     code = "launch_failed"
 
-    def __init__(self, interpreter: Path, reason: str) -> None:
+    def __init__(
+        self,
+        interpreter: Path,
+        reason: str,
+        told: str = "The worker's interpreter for {framework} could not be started.",
+    ) -> None:
         super().__init__(
             f"The trainer's interpreter '{interpreter}' could not be started: {reason}. "
             "Name the Python of the framework's environment, for example /opt/torch/bin/python."
         )
         self.interpreter = interpreter
+        self.told = told
 
 
 @dataclass(frozen=True)

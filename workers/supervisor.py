@@ -217,10 +217,9 @@ class Supervisor:
     def _run_once(self, request: LaunchRequest) -> Watched | Ending | None:
         try:
             running = self._equipment.launcher.start(request)
-        except LaunchFailed:
+        except LaunchFailed as error:
             log.exception("launch_failed", job_id=self.key[0])
-            framework = request.assignment.spec.framework
-            return failed(Cause.WORKER_LOST, f"The worker's interpreter for {framework} could not be started.")
+            return failed(Cause.WORKER_LOST, error.told.format(framework=request.assignment.spec.framework))
         try:
             return Watch(
                 running,

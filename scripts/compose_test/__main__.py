@@ -51,7 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     # As Ctrl-C: whatever ends this must take the stack down first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     report, used = Report(), list[Engine]()
-    with tempfile.TemporaryDirectory(prefix="trainshed-compose-test-") as folder:
+    # A folder that cannot be deleted is no reason to lose the table.
+    with tempfile.TemporaryDirectory(prefix="trainshed-compose-test-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         log = ROOT / "build" / "compose-test.log"
         log.parent.mkdir(exist_ok=True)
@@ -73,6 +74,8 @@ def main(arguments: Sequence[str]) -> int:
             print("Interrupted; everything was taken down.")
             return INTERRUPTED
     print(f"\n{report.table()}\n\nWhat the programs said: {log}")
+    if scratch.exists():
+        print(f"This folder could not be deleted: {scratch}")
     if options.write:
         written = evidence.page(report, shell, used[0].version, used[0].compose_version)
         options.write.write_text(written, encoding="utf-8")

@@ -14,7 +14,7 @@ from scripts.compose_test.commands import CommandFailed, Shell
 
 _START_S: Final = 60.0
 _STOP_S: Final = 60.0
-_LOOK_S: Final = 0.5
+LOOK_S: Final = 0.5
 _TAIL_LINES: Final = 3
 # What base images, both stages of both images and the next version take: 15 GB were seen with CPU wheels.
 SPACE_BYTES: Final = 25_000_000_000
@@ -113,6 +113,8 @@ def _own(shell: Shell, root: Path, uid: int) -> Iterator[Mapping[str, str]]:
         yield environ
     finally:
         _stop(process)
+        for point in mounts_below(root, Path("/proc/self/mountinfo").read_text(encoding="utf-8")):
+            shell.succeeds("umount", "--lazy", point)
 
 
 def _await(process: "subprocess.Popen[bytes]", shell: Shell, said: Path) -> None:
@@ -121,7 +123,7 @@ def _await(process: "subprocess.Popen[bytes]", shell: Shell, said: Path) -> None
         if process.poll() is not None or time.monotonic() > deadline:
             tail = " / ".join(said.read_text(errors="replace").strip().splitlines()[-_TAIL_LINES:])
             raise Skipped(f"no Docker engine answers, and one of our own did not start: {tail}")
-        time.sleep(_LOOK_S)
+        time.sleep(LOOK_S)
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
@@ -131,3 +133,12 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def mounts_below(root: Path, mountinfo: str) -> list[str]:
+    """Mount points that an engine left in its folder, as its network namespace; the innermost first.
+
+    `mountinfo` is in the format of proc(5).
+    """
+    points = [line.split()[4].encode().decode("unicode_escape") for line in mountinfo.splitlines()]
+    return sorted((point for point in points if Path(point).is_relative_to(root)), reverse=True)

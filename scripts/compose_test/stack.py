@@ -21,7 +21,7 @@ LASTING: Final = ("api", "control", "worker", "postgres", "redis")
 BUILT: Final = ("secrets", "migrate", "api", "control", "worker")
 _BUILD_S: Final = 3600.0
 _UP_S: Final = 300.0
-_LOOK_S: Final = 0.5
+LOOK_S: Final = 0.5
 
 
 class NotInTime(Exception):
@@ -125,7 +125,7 @@ def until(fact: Callable[[], T | None], what: str, limit_s: float) -> T:
     while (found := fact()) is None:
         if time.monotonic() > deadline:
             raise NotInTime(f"not in {limit_s:g} s: {what}")
-        time.sleep(_LOOK_S)
+        time.sleep(LOOK_S)
     return found
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from scripts.compose_test.commands import Shell
-from scripts.compose_test.engine import Skipped, engine
+from scripts.compose_test.engine import Skipped, engine, mounts_below
 from tests.deploy.programs import Programs
 
 ANSWERS = 'case "$*" in version*) echo 27.1;; compose*|buildx*) exit 0;; esac'
@@ -88,6 +88,24 @@ class TestOneOfOurOwn:
             raise KeyboardInterrupt
         with pytest.raises(ProcessLookupError):
             os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+class TestMounts:
+    # Lines as a kernel writes them: proc(5), /proc/[pid]/mountinfo.
+    INFO = (
+        "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
+        "90 22 0:4 net:[4026531840] /srv/a\\040b/exec/netns/default rw shared:1 - nsfs nsfs rw\n"
+        "91 22 254:0 /x /srv/a\\040b/exec rw shared:1 - ext4 /dev/vda rw\n"
+        "92 22 254:0 /y /srv/a\\040bc rw shared:1 - ext4 /dev/vda rw\n"
+    )
+
+    def test_below_the_folder_are_found_the_innermost_first(self) -> None:
+        assert mounts_below(Path("/srv/a b"), self.INFO) == ["/srv/a b/exec/netns/default", "/srv/a b/exec"]
+
+    def test_of_this_machine_are_read(self, tmp_path: Path) -> None:
+        info = Path("/proc/self/mountinfo").read_text()
+        assert mounts_below(tmp_path, info) == []
+        assert mounts_below(Path("/"), info) != []
 
 
 class TestNone:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from app.artifacts.repository import list_artifacts
 from app.fleet.models import Lease
 from app.jobs.claims import Claim
@@ -154,3 +156,51 @@ class TestNotMade:
         bench.wait(supervisor)
         assert [call["format"] for call in exporter.calls] == ["report"]
         assert (bench.state, names(bench), bench.storage.list("artifacts")) == (JobState.CANCELLED, [], [])
+
+
+class TestPlanted:
+    """A trainer runs code of others: what it announces must not lead the worker to files that it may not read."""
+
+    def planted(self, run: FakeRun, *lines: tuple[str, str]) -> None:
+        """Announce (name, path) pairs besides a whole model, before it or in its place."""
+        for name, path in lines:
+            kind = "model" if name == "model.json" else "report"
+            run.says(Artifact(name=name, path=path, media_type="application/json", kind=kind))
+
+    def test_the_last_of_a_name_is_the_one_that_is_read(self, bench: Bench, tmp_path: Path) -> None:
+        exporter = Exporter(bench)
+        supervisor, run = bench.run(asking_for(bench, "onnx"), export=exporter)
+        (tmp_path / "model.json").write_text("{}")
+        self.planted(run, ("model.json", "../../other/model.json"), ("evaluation.json", "/etc/passwd"))
+        work_dir = Path(run.request.assignment.work_dir)
+        train(bench, run)
+        bench.wait(supervisor)
+        (call,) = exporter.calls
+        assert (call["model"], call["evaluation"]) == (work_dir / "model", work_dir / "model" / "evaluation.json")
+
+    @pytest.mark.parametrize("path", ["../../other/model.json", "/etc/hostname", "linked/model.json"])
+    def test_a_model_elsewhere_is_not_read(self, bench: Bench, tmp_path: Path, path: str) -> None:
+        exporter = Exporter(bench)
+        supervisor, run = bench.run(asking_for(bench, "onnx"), export=exporter)
+        (tmp_path / "model.json").write_text("{}")
+        (Path(run.request.assignment.work_dir) / "linked").symlink_to(tmp_path)
+        self.planted(run, ("model.json", path))
+        run.says(Done(metrics={}))
+        run.end(code=0)
+        bench.wait(supervisor)
+        assert exporter.calls == []
+        assert (bench.state, bench.job().cause) == (JobState.FAILED, "artifact_unreadable")
+
+    def test_a_link_beside_the_model_is_not_followed(self, bench: Bench, tmp_path: Path) -> None:
+        exporter = Exporter(bench)
+        supervisor, run = bench.run(asking_for(bench, "onnx"), export=exporter)
+        (tmp_path / "secret").write_text("secret")
+        (Path(run.request.assignment.work_dir) / "model").mkdir()
+        (Path(run.request.assignment.work_dir) / "model" / "model.safetensors").symlink_to(tmp_path / "secret")
+        bench.leave_file(run, "model/model.json", b"{}")
+        self.planted(run, ("model.json", "model/model.json"))
+        run.says(Done(metrics={}))
+        run.end(code=0)
+        bench.wait(supervisor)
+        assert exporter.calls == []
+        assert bench.job().cause == "artifact_unreadable"
