@@ -227,8 +227,6 @@ def _engine(url: str, *, read_only: bool, synchronous: str, pool_size: int) -> E
             },
         )
         return engine.execution_options(postgresql_readonly=True) if read_only else engine
-    if url != "sqlite:///:memory:":
-        _make_private(Path(url.removeprefix("sqlite:///")))
     engine = create_engine(
         url,
         pool_size=pool_size,
@@ -249,6 +247,9 @@ def _engine(url: str, *, read_only: bool, synchronous: str, pool_size: int) -> E
             cursor.execute("PRAGMA query_only=ON")
         cursor.close()
 
+    if url != "sqlite:///:memory:":
+        path = Path(url.removeprefix("sqlite:///"))
+        event.listen(engine, "do_connect", lambda *_: _make_private(path))
     event.listen(engine, "connect", on_connect)
     # A deferred transaction that reads first and writes later is refused at once when another wrote in between.
     begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"

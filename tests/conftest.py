@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from app import logs
 from app.db import Database
 from app.migrations_runner import upgrade
 from tests.fakes import FakeClock
@@ -31,8 +32,11 @@ settings.load_profile("trainshed")
 @pytest.fixture(autouse=True)
 def no_leaks() -> Iterator[None]:
     """Fails a test that leaves a non-daemon thread, a child process or a changed environment variable behind."""
-    before = snapshot()
+    before, facts = snapshot(), dict(logs._PROCESS)
     yield
+    # A worker that ran in this process has told its log who it is.
+    logs._PROCESS.clear()
+    logs._PROCESS.update(facts)
     leaks = leaks_since(before)
     if leaks:
         pytest.fail("the test left behind: " + "; ".join(leaks))

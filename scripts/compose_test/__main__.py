@@ -143,6 +143,7 @@ def _images_removed(stack: Stack, *, whole: bool) -> Iterator[Stack]:
 
 def _build(stack: Stack) -> str:
     stack.build("api", "worker")
+    standing.expect_no_cuda(stack)
     return standing.image_sizes(stack)
 
 

@@ -17,6 +17,8 @@ RECIPES: Final = Path(__file__).parent / "images"
 REPOSITORY: Final = "trainshed-compose-test"
 # The variables of docker-compose.yml, in the order in which the stand-ins are made of each other.
 VARIABLES: Final = ("PYTHON_IMAGE", "BUILD_IMAGE", "POSTGRES_IMAGE", "REDIS_IMAGE", "CADDY_IMAGE")
+# Build arguments that docker-compose.yml takes from the environment.
+PIP_VARIABLES: Final = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS")
 SYSTEM_PATH: Final = "/usr/sbin:/sbin"
 PACKAGES: Final = "python3,python3-venv,ca-certificates"
 _PULL_S: Final = 600.0
@@ -103,8 +105,10 @@ def make(shell: Shell, debian: Debian) -> dict[str, str]:
         for variable in VARIABLES[1:]:
             recipe = variable.partition("_")[0].lower()
             _build(shell, context, recipe, names[variable], f"PYTHON_IMAGE={names['PYTHON_IMAGE']}")
-    # Who has wheels of their own has torch's CPU wheel among them; its public index may be out of reach.
-    return names | ({"TORCH_INDEX_URL": ""} if "find-links" in settings else {})
+    # The build image knows this host's settings; its environment has paths that are not there inside. Who has wheels of
+    # their own has torch's CPU wheel among them; its public index may be out of reach.
+    taken = (*PIP_VARIABLES, "TORCH_INDEX_URL") if "find-links" in settings else PIP_VARIABLES
+    return names | dict.fromkeys(taken, "")
 
 
 def _tag(recipe: str, debian: Debian) -> str:

@@ -24,6 +24,15 @@ def image_sizes(stack: Stack) -> str:
     return ", ".join(f"{name} {megabytes(stack, image)} MB" for name, image in names.items() if image)
 
 
+def expect_no_cuda(stack: Stack) -> None:
+    """The CPU configuration must not bring gigabytes of CUDA along, which a wrong index does unnoticed."""
+    image = stack.variables["WORKER_IMAGE"]
+    look = ("run", "--rm", "--network", "none", "--entrypoint", "find", image)
+    found = stack.shell.run("docker", *look, "/opt/frameworks", "-maxdepth", "5", "-name", "nvidia*").split()
+    if found:
+        raise NotAsPromised(f"the worker's image for the CPU has {', '.join(found[:3])}")
+
+
 def megabytes(stack: Stack, image: str) -> int:
     return round(int(stack.shell.run("docker", "image", "inspect", "--format", "{{.Size}}", image)) / 1e6)
 

@@ -217,7 +217,8 @@ class TestBodyLimits:
         assert self.answer_to(reader, content=b"x" * 1000, **upload).status_code == 200
         too_much = 1000 + 64 * 1024 + 1
         problem(self.answer_to(reader, content=b"x" * too_much, **upload), 413, "body_too_large")
-        problem(self.answer_to(reader, content=b"{}", url="/v1/datasets"), 415, "unsupported_media_type")
+        picture = {"url": "/v1/datasets", "headers": {"Content-Type": "image/png"}}
+        problem(self.answer_to(reader, content=b"{}", **picture), 415, "unsupported_media_type")
 
     def test_rows_to_predict_have_their_own_too(self) -> None:
         rows = {"url": "/v1/jobs/job_x/predict", "headers": {"Content-Type": "text/csv"}}

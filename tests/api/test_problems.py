@@ -23,7 +23,14 @@ from tests.api.client import ONE_DATABASE, Api, problem
 
 JSON = {"Content-Type": "application/json"}
 # Raised where no request is (while a process starts, or in a worker), or told as a part of another error.
-NEVER_ANSWERED = {"invalid_settings", "internal", "device_elsewhere", "sqlite_one_host", "shape_problem"}
+NEVER_ANSWERED = {
+    "invalid_settings",
+    "internal",
+    "device_elsewhere",
+    "sqlite_one_host",
+    "shape_problem",
+    "schema_not_current",
+}
 
 
 def error_classes(root: type[TrainshedError] = TrainshedError) -> Iterator[type[TrainshedError]]:

@@ -79,7 +79,7 @@ class TestStandIns:
         programs.add("debootstrap", 'mkdir -p "$4"; touch "$4/here"')
         found = choose(shell, ROOT, Debian(suite="trixie", mirror="http://mirror.example/debian"), uid=0)
         assert found.how == "made of Debian trixie"
-        assert set(found.names) == set(base_images.VARIABLES)
+        assert set(found.names) == {*base_images.VARIABLES, *base_images.PIP_VARIABLES}
         (call,) = programs.called("debootstrap")
         assert " trixie " in call
         assert call.endswith(" http://mirror.example/debian")
@@ -105,6 +105,15 @@ class TestStandIns:
         choose(shell, ROOT, Debian(), uid=0)
         assert programs.called("debootstrap") == []
         assert programs.called("docker import") == []
+
+    def test_this_host_s_paths_do_not_get_inside_by_its_environment(self, programs: Programs, shell: Shell) -> None:
+        programs.add("docker", NO_REGISTRY)
+        programs.add("debootstrap", 'mkdir -p "$4"')
+        names = choose(shell, ROOT, Debian(), uid=0).names
+        compose = (ROOT / "docker-compose.yml").read_text()
+        for variable in base_images.PIP_VARIABLES:
+            assert f"{variable}: ${{{variable}:-}}" in compose
+            assert names[variable] == ""
 
     def test_who_has_wheels_needs_no_index_of_torch(
         self, programs: Programs, shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -98,6 +98,17 @@ class TestSizes:
         assert standing.image_sizes(replace(stack, variables=based)).endswith("python 169 MB")
 
 
+class TestNoCuda:
+    def test_plain_image_passes(self, stack: Stack, programs: Programs) -> None:
+        standing.expect_no_cuda(replace(stack, variables={"WORKER_IMAGE": "x/worker:1"}))
+        assert "--entrypoint find x/worker:1 /opt/frameworks" in programs.called("docker run")[0]
+
+    def test_package_of_cuda_is_a_fault(self, stack: Stack, programs: Programs) -> None:
+        programs.add("docker", "echo /opt/frameworks/torch/lib/python3.11/site-packages/nvidia")
+        with pytest.raises(NotAsPromised, match="site-packages/nvidia"):
+            standing.expect_no_cuda(replace(stack, variables={"WORKER_IMAGE": "x/worker:1"}))
+
+
 class TestPublished:
     def test_api_on_loopback_is_all(self, stack: Stack) -> None:
         assert standing.what_is_published(stack) == "the API alone, on 127.0.0.1"

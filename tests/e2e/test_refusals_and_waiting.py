@@ -87,7 +87,7 @@ class TestNeverOnTheCpu:
             job_id = stack.submit({key: value for key, value in quick().items() if key != "device_type"})
             job = stack.job(job_id)
             assert (job["state"], job["device_type"]) == ("queued", "cuda")
-            assert job["waiting"]["code"] == "devices_unavailable"
+            assert job["waiting"]["code"] == "host_blocked"
             assert worker["reason"] in job["waiting"]["message"]
 
     @pytest.mark.parametrize("framework", ["torch", "tensorflow"])
