@@ -229,7 +229,7 @@ class Host:
         facts = replace(self._facts, reason=seen.reason, condition=seen.condition)
         with database.write() as session:
             worker_id = registry.register(session, facts, seen.devices, database.now(session))
-        self._reported = seen
+        self._remember(seen)
         bind_process(worker_id=worker_id)
         log.info("registered", host_id=facts.host_id, worker_id=worker_id, devices=len(seen.devices or ()))
         self._settle(worker_id)
@@ -252,8 +252,12 @@ class Host:
         database = self._equipment.database
         with database.write() as session:
             registry.report(session, worker_id, self._facts.instance, seen, database.now(session))
-        self._reported = seen
+        self._remember(seen)
         self._equipment.bell.ring(CHANNEL_WANTED)  # a device may have become free
+
+    def _remember(self, seen: HostReport) -> None:
+        self._reported = seen
+        self._surroundings.reported(seen)
 
     def _heed_drain(self, *, asked: bool) -> None:
         """Stop what runs at its next safe point, for as long as somebody wants the host empty."""

@@ -75,6 +75,8 @@ class Lookout:
         self._clock = clock
         self._told: set[tuple[tuple[str, int], str, object]] = set()
         self._missing: frozenset[str] = frozenset()
+        self.on_record: frozenset[str] = frozenset()
+        """Ids of the devices that the database has as present; whoever writes them there says so here."""
         self.outlook = self._outlook(first, neighbours.judge(first, {}), None)
 
     def look(self, attempts: Callable[[], Iterable[Attempt]]) -> Outlook:
@@ -138,8 +140,13 @@ class Lookout:
             attempt.notice("device_unhealthy", SICK.format(device=device.id, reason=device.reason))
 
     def _tell_missing(self, attempt: Attempt, device_id: str, reason: str | None) -> None:
-        """Only when it was missing at the last look too: one answer that failed must not cost a run its progress."""
-        if device_id in self._missing and self._is_news(attempt, device_id, StopReason.DEVICE_GONE):
+        """Only when it was missing at the last look too: one answer that failed must not cost a run its progress.
+
+        Nor before the database has it as gone: it would give the job the same device again.
+        """
+        if device_id not in self._missing or device_id in self.on_record:
+            return
+        if self._is_news(attempt, device_id, StopReason.DEVICE_GONE):
             log.error("device_vanished", job_id=attempt.key[0], device=device_id, reason=reason)
             attempt.notice("device_vanished", VANISHED.format(device=device_id, reason=reason or "").replace("  ", " "))
             attempt.stop(StopReason.DEVICE_GONE)

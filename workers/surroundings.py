@@ -83,6 +83,11 @@ class Surroundings:
     def probe(self) -> None:
         self._condition = self._probe()
 
+    def reported(self, seen: HostReport) -> None:
+        """Take note that a report is in the database now."""
+        if seen.devices is not None:
+            self._lookout.on_record = frozenset(device.id for device in seen.devices)
+
     def report(self) -> HostReport:
         """What is known now; equal to the last report when nothing has changed."""
         outlook = self._lookout.outlook

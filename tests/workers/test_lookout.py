@@ -52,6 +52,29 @@ def unknown(pid: int) -> DeviceProcess:
     return DeviceProcess(pid)
 
 
+class TestACardThatIsGone:
+    def test_ends_its_run_at_the_second_look_and_not_before_the_database_knows(self) -> None:
+        # Else the job would be given the same card again.
+        run = Run(("job_1", 1))
+        neighbours = Neighbours(ProcessTable(is_hosts=False), Policy())
+        lookout = Lookout(Empty(), neighbours, FakeClock(), Listing((CARD,)))
+        lookout.on_record = frozenset({CARD.id})
+        for _ in range(3):
+            lookout.look(lambda: [run])
+        assert run.told == []
+        lookout.on_record = frozenset()
+        lookout.look(lambda: [run])
+        lookout.look(lambda: [run])
+        assert [told.partition(":")[0] for told in run.told] == ["device_vanished", StopReason.DEVICE_GONE.value]
+
+
+class Empty:
+    """A driver that answers, and has no card any more."""
+
+    def list_devices(self) -> Listing:
+        return Listing()
+
+
 class TestAnAttemptThatFollowsAnother:
     def test_is_no_neighbour_of_itself_and_a_stranger_stays_one(self) -> None:
         driver, first, second = Slow(), Run(("job_1", 1)), Run(("job_2", 1))
