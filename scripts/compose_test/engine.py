@@ -36,7 +36,8 @@ class Engine:
     @property
     def compose_version(self) -> str:
         """Its name and version in one line; the older program tells more than one."""
-        return self.shell.run(*self.compose, "version").strip().splitlines()[0]
+        first = self.shell.run(*self.compose, "version").strip().splitlines()[0]
+        return first.removesuffix(", build unknown")
 
 
 @contextlib.contextmanager
