@@ -90,14 +90,15 @@ class TestFaultsWhileItRuns:
     def a_sick_card_is_never_used(self, stack: Stack) -> None:
         shown = device(stack, SECOND)
         assert (shown["state"], shown["health"], shown["reason"]) == ("unusable", "unhealthy", "Xid 79")
-        job_id, other = (stack.submit(quick(device_type="cuda")) for _ in range(2))
+        job_id, other = (stack.submit(long(device_type="cuda")) for _ in range(2))
         stack.wait(job_id, "running")
         waiting = stack.job(other)["waiting"]
         assert (waiting["code"], waiting["message"]) == (
             "waiting_for_devices",
             f"waiting for 1 device, 0 free; held by {job_id}",
         ), "it waits rather than run on the sick one"
-        stack.client.post(f"/v1/jobs/{other}/cancel")
+        for one in (other, job_id):
+            stack.client.post(f"/v1/jobs/{one}/cancel")
         assert devices_of(stack.wait(job_id)) == [FIRST]
 
     def a_card_that_somebody_uses_is_waited_for(self, stack: Stack, cards: Cards) -> None:

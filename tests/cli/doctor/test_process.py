@@ -88,7 +88,8 @@ class TestProcess:
         done = run(host.environ)
         assert done.returncode == 1
         lines = done.stdout.splitlines()
-        assert any(line.startswith("fault   framework.torch") and "libcudart.so.13" in line for line in lines)
+        text = " ".join(done.stdout.split())  # a long line goes on in the next one
+        assert re.search(r"fault framework\.torch [^→]*libcudart\.so\.13[^→]*→", text)
         assert any(line.strip() == "→ Run `trainshed migrate`." for line in lines)
         assert re.fullmatch(r"2 faults, \d warnings?\.", lines[-1])
 
