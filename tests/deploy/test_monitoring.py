@@ -145,7 +145,8 @@ class TestRules:
         fires = {test["name"] for test in tests if any(case["exp_alerts"] for case in test["alert_rule_test"])}
         quiet = {test["name"] for test in tests} - fires
         assert fires == {f"{name} fires" for name in names}
-        assert quiet >= {f"{name} is quiet when all is well" for name in names}
+        given_up = {"TrainshedWorkerSilent is quiet about a host that was given up"}
+        assert quiet == {f"{name} is quiet when all is well" for name in names} | given_up
 
     def test_each_is_on_the_page(self) -> None:
         told = set(re.findall(r"^\| `(Trainshed\w+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
