@@ -7,6 +7,7 @@ from alembic import context
 from sqlalchemy import Connection
 
 import app.artifacts.models
+import app.bundles.models
 import app.checkpoints.models
 import app.holds.models
 import app.jobs.models

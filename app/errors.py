@@ -50,6 +50,7 @@ class Cause(StrEnum):
 
     INVALID_DATA = "invalid_data"
     USER_CODE = "user_code"
+    ENVIRONMENT_FAILED = "environment_failed"
     DIVERGED = "diverged"
     TIMED_OUT = "timed_out"
     IDLE = "idle"

@@ -12,7 +12,7 @@ from typing import Final
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _BODY: Final = "[0-7][0-9a-hjkmnp-tv-z]{25}"
-PREFIXES: Final = ("job", "ds", "key", "wrk", "prj", "req", "tsk", "hold")
+PREFIXES: Final = ("job", "ds", "key", "wrk", "prj", "req", "tsk", "hold", "bun")
 
 _lock = threading.Lock()
 _last = [0]

@@ -107,12 +107,29 @@ class Settings(BaseModel):
     s3_access_key_id: str = ""
     s3_secret_access_key: str = ""
 
+    code_network: Literal["off", "on"] = "off"
+    code_max_file_bytes: int = Field(default=64 * 1024**3, gt=0)
+    code_max_processes: int = Field(default=1024, ge=16)
+    max_bundle_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
+    max_bundle_unpacked_bytes: int = Field(default=1024**3, gt=0)
+    max_bundle_files: int = Field(default=10_000, gt=0)
+    max_artifact_bytes: int = Field(default=20 * 1024**3, gt=0)
+
+    pip_index_url: str = ""
+    pip_extra_index_urls: tuple[str, ...] = ()
+    pip_find_links: str = ""
+    pip_source_builds: Literal["off", "on"] = "off"
+    environment_timeout_s: float = Field(default=1800.0, gt=0)
+    max_environment_bytes: int = Field(default=20 * 1024**3, gt=0)
+    environments_bytes: int = Field(default=50 * 1024**3, gt=0)
+    keep_environments_days: float = Field(default=14.0, gt=0)
+
     disk_reserve_bytes: int = Field(default=1024 * 1024 * 1024, ge=0)
     keep_jobs_days: float | None = Field(default=None, gt=0)
     keep_checkpoints_days: float | None = Field(default=None, gt=0)
     schema_wait_s: float = Field(default=300.0, gt=0)
 
-    @field_validator("allowed_hosts", "ignored_processes", mode="before")
+    @field_validator("allowed_hosts", "ignored_processes", "pip_extra_index_urls", mode="before")
     @classmethod
     def _split_list(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

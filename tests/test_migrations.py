@@ -16,6 +16,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, func, inspect, select
 
 import app.artifacts.models
+import app.bundles.models
 import app.checkpoints.models
 import app.holds.models
 import app.jobs.models

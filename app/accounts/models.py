@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db import Base, UtcDateTime
+from app.db import Base, JsonText, UtcDateTime
 
 
 class Project(Base):
@@ -28,6 +28,7 @@ class ApiKey(Base):
     user: Mapped[str] = mapped_column(String(120))
     name: Mapped[str] = mapped_column(String(120))
     role: Mapped[str] = mapped_column(String(16))
+    permissions: Mapped[list[str]] = mapped_column(JsonText, default=list)
     hint: Mapped[str] = mapped_column(String(16))
     digest: Mapped[str] = mapped_column(String(64), unique=True)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -24,6 +24,7 @@ class CauseFacts:
 CAUSES: Final[dict[Cause, CauseFacts]] = {
     Cause.INVALID_DATA: CauseFacts(Budget.FAILURES, "The data could not be used as the spec asks."),
     Cause.USER_CODE: CauseFacts(Budget.FAILURES, "Training raised an error."),
+    Cause.ENVIRONMENT_FAILED: CauseFacts(Budget.FAILURES, "The packages that the job requires could not be installed."),
     Cause.DIVERGED: CauseFacts(Budget.FAILURES, "The loss became NaN or infinite; try a smaller learning rate."),
     Cause.TIMED_OUT: CauseFacts(Budget.FAILURES, "The job ran longer than its timeout_s."),
     Cause.IDLE: CauseFacts(

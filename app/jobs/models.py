@@ -28,6 +28,7 @@ class Job(Base):
     key_id: Mapped[str] = mapped_column(String(32))
     name: Mapped[str] = mapped_column(String(120), default="")
     tags: Mapped[dict[str, str]] = mapped_column(JsonText, default=dict)
+    kind: Mapped[str] = mapped_column(String(16), default="model")
     framework: Mapped[str] = mapped_column(String(16))
     dataset_id: Mapped[str | None] = mapped_column(String(32), ForeignKey(Dataset.id, ondelete="SET NULL"), index=True)
     # Not a foreign key: SQLite can add one only by rebuilding the table, which would take every job's history along.
@@ -77,6 +78,15 @@ class JobTag(Base):
     job_id: Mapped[str] = mapped_column(String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     key: Mapped[str] = mapped_column(String(64), primary_key=True)
     value: Mapped[str] = mapped_column(String(512))
+
+
+class JobInput(Base):
+    """A bundle or data set that a job needs besides `jobs.dataset_id`; it stays as long as the job is not over."""
+
+    __tablename__ = "job_inputs"
+
+    job_id: Mapped[str] = mapped_column(String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    resource_id: Mapped[str] = mapped_column(String(32), primary_key=True, index=True)
 
 
 class JobHead(Base):

@@ -11,7 +11,7 @@ from app.db import Base, JsonText, UtcDateTime
 
 
 class ModelTask(Base):
-    """One request about a trained model, with a deadline; any worker may take it.
+    """One request about a trained model, with a deadline; any worker may take it that has its `framework`, if it names one.
 
     `kind`: `predict` or `export`. `state`: `queued`, `running`, `succeeded`, `failed` or `expired`. `request` and
     `result` are JSON text, spliced into answers as they stand. `claim` is the fence: it grows with every taking, and a
@@ -33,6 +33,7 @@ class ModelTask(Base):
     request: Mapped[str] = mapped_column(Text)
     result: Mapped[str | None] = mapped_column(Text)
     error: Mapped[dict[str, Any] | None] = mapped_column(JsonText)
+    framework: Mapped[str | None] = mapped_column(String(16))
     claim: Mapped[int] = mapped_column(Integer, default=0)
     worker_id: Mapped[str | None] = mapped_column(String(32))
     instance: Mapped[str | None] = mapped_column(String(32))

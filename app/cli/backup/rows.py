@@ -22,6 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 import app.artifacts.models
+import app.bundles.models
 import app.checkpoints.models
 import app.holds.models
 import app.jobs.models

@@ -1,0 +1,1 @@
+"""Bundles of code that a project has uploaded."""
