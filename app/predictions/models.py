@@ -11,7 +11,7 @@ from app.db import Base, JsonText, UtcDateTime
 
 
 class ModelTask(Base):
-    """One request about a trained model, with a deadline; any worker may take it that has its `framework`, if it names one.
+    """One request about a trained model, with a deadline; any worker may take it, or one with its `framework`.
 
     `kind`: `predict` or `export`. `state`: `queued`, `running`, `succeeded`, `failed` or `expired`. `request` and
     `result` are JSON text, spliced into answers as they stand. `claim` is the fence: it grows with every taking, and a
