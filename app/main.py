@@ -17,6 +17,7 @@ from app import __version__, metering
 from app.api import (
     actions,
     artifacts,
+    bundles,
     catalog,
     checkpoints,
     datasets,
@@ -50,6 +51,7 @@ from app.api.services import Limits, Rings, Services
 from app.api.submitter import Submitter
 from app.api.telemetry import HttpTimes, Telemetry
 from app.api.uploads import remove_abandoned
+from app.archives import Limits as ArchiveLimits
 from app.broker import CHANNEL_ANSWERS, CHANNEL_JOURNAL, Bell, Listener
 from app.clock import Clock, SystemClock
 from app.datasets.roots import DataRoots
@@ -76,6 +78,7 @@ _ROUTERS: Final = (
     exports,
     catalog,
     datasets,
+    bundles,
     devices,
     fleet,
     holds,
@@ -123,7 +126,13 @@ def create_app(
         app.router.routes.extend(module.router.routes)
     handlers.install(app)
     # The last one added is the outermost.
-    app.add_middleware(BodyLimits, settings.max_body_bytes, settings.max_upload_bytes, settings.max_predict_bytes)
+    app.add_middleware(
+        BodyLimits,
+        settings.max_body_bytes,
+        settings.max_upload_bytes,
+        settings.max_predict_bytes,
+        settings.max_bundle_bytes,
+    )
     app.add_middleware(Authentication, authenticator)
     app.add_middleware(SchemaGate, database)
     app.add_middleware(AllowedHosts, settings.allowed_hosts)
@@ -241,6 +250,13 @@ def _limits(settings: Settings) -> Limits:
         predict_deadline_s=settings.predict_deadline_s,
         lease_s=settings.lease_s,
         max_hold_s=settings.max_hold_s,
+        max_bundle_bytes=settings.max_bundle_bytes,
+        code_network=settings.code_network == "on",
+        bundles=ArchiveLimits(
+            entries=settings.max_bundle_files,
+            total_bytes=settings.max_bundle_unpacked_bytes,
+            file_bytes=settings.max_bundle_unpacked_bytes,
+        ),
     )
 
 

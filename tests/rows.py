@@ -1,11 +1,13 @@
 """Rows that tests need before they can begin: each function adds one row with plain values and returns it."""
 
 from datetime import timedelta
+from hashlib import sha256
 from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
 from app.accounts.models import ApiKey, Project
+from app.bundles.models import Bundle
 from app.datasets.models import Dataset
 from app.fleet.models import Device, Worker
 from app.ids import new_id
@@ -53,6 +55,25 @@ def add_dataset(session: Session, project: Project, name: str = "toy.csv", **cha
         "created_at": START,
     }
     return _added(session, Dataset(**(values | changes)))
+
+
+def add_bundle(session: Session, project: Project, **changes: object) -> Bundle:
+    """A bundle without a file; its digest is its own, since a project has each only once."""
+    identity = new_id("bun")
+    values: dict[str, object] = {
+        "id": identity,
+        "project_id": project.id,
+        "digest": sha256(identity.encode()).hexdigest(),
+        "name": "code.zip",
+        "format": "zip",
+        "size_bytes": 0,
+        "unpacked_bytes": 0,
+        "files": 1,
+        "storage_key": "none",
+        "created_by": "ada",
+        "created_at": START,
+    }
+    return _added(session, Bundle(**(values | changes)))
 
 
 def add_worker(session: Session, host_id: str = "host-a", *, devices: int = 1, kind: str = "cuda") -> Worker:

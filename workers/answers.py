@@ -22,6 +22,7 @@ _CODES: Final[Mapping[str, str]] = {
     "invalid_rows": "invalid_rows",
     "artifact_unreadable": "model_unreadable",
     "too_large": "answer_too_large",
+    "user_code": "model_failed",
 }
 
 

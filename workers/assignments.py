@@ -7,6 +7,7 @@ from typing import Final
 
 from app.datasets.roots import DataRoots
 from app.jobs.claims import Claim, ClaimedDevice
+from app.spec import EffectiveSpec
 from app.storage import Storage
 from workers.beginning import Beginning
 from workers.protocol import Assignment, DataSource, Device
@@ -28,9 +29,9 @@ def make_work_dir(run_dir: Path, job_id: str, attempt: int) -> Path:
 
 
 def make_assignment(
-    claim: Claim, work_dir: Path, storage: Storage, beginning: Beginning, roots: DataRoots
+    claim: Claim, spec: EffectiveSpec, work_dir: Path, storage: Storage, beginning: Beginning, roots: DataRoots
 ) -> Assignment:
-    """Fetch the data and write down what to train, on what, from where on.
+    """Fetch the data of a model job and write down what to train, on what, from where on.
 
     Raises:
         UnknownRoot: they lie where this host cannot read.
@@ -39,12 +40,12 @@ def make_assignment(
     return Assignment(
         job_id=claim.job_id,
         attempt=claim.attempt,
-        spec=claim.spec,
+        spec=spec,
         table=_fetch(claim, work_dir, storage, roots),
-        devices=[_device(device) for device in claim.devices],
+        devices=[device_of(device) for device in claim.devices],
         threads=threads_of(claim.devices),
         work_dir=str(work_dir),
-        seed=claim.spec.hyperparameters.seed,
+        seed=spec.hyperparameters.seed,
         resume=_text(beginning.resume),
         initialize=_text(beginning.initialize),
         driver=driver_version(claim.devices),
@@ -89,7 +90,8 @@ def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _device(device: ClaimedDevice) -> Device:
+def device_of(device: ClaimedDevice) -> Device:
+    """A device as the trainer is told of it."""
     return Device(
         id=device.id,
         kind="simulated" if device.simulated else "cpu" if device.kind == "cpu" else "cuda",

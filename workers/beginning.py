@@ -13,6 +13,7 @@ from app.db import Database, DatabaseDown
 from app.errors import TrainshedError
 from app.jobs.claims import Claim
 from app.jobs.resumption import Resumption, resumption_at, without_journal
+from app.spec import EffectiveScriptSpec
 from app.storage import MissingObject, Storage
 from app.storage.keys import checkpoints_of
 from workers.checkpoints import MANIFEST_NAME, UnreadableCheckpoint, verify
@@ -96,7 +97,7 @@ def remove_left_overs(claim: Claim, database: Database, storage: Storage) -> Non
 
 
 def _initial(claim: Claim, work_dir: Path, storage: Storage, say: Say) -> Path | None:
-    wanted = claim.spec.initialize_from
+    wanted = None if isinstance(claim.spec, EffectiveScriptSpec) else claim.spec.initialize_from
     if wanted is None:
         return None
     if claim.initialize is None:

@@ -28,19 +28,22 @@ from app.fleet.registry import WorkerFacts
 from app.metering import ANY, WORKER, exposed
 from app.settings import InvalidSettings, Settings
 from workers import startup
+from workers.code_terms import CodeTerms
+from workers.environments.environments import Environments
 from workers.equipment import Equipment
 from workers.export_tasks import Exports
 from workers.exports import run as run_export
 from workers.host import Host, Limits, Rhythm
 from workers.host_lock import HostLock
 from workers.identity import boot_id, host_id
-from workers.interpreters import Interpreter, find_interpreters
+from workers.interpreters import HOST_FRAMEWORK, Interpreter, find_interpreters, own_interpreter
 from workers.launch import ColdLauncher
 from workers.model_store import ModelStore
 from workers.predictions import ModelTasks
 from workers.predictor_handle import Predictor
 from workers.survey import survey
 from workers.task_taker import Tools
+from workers.user_launch import UserLaunch
 
 log = structlog.get_logger("worker")
 
@@ -100,7 +103,7 @@ def build_worker(
 ) -> tuple[Host, ModelTasks]:
     """Find out what this host is and has, and put its worker together; nothing is started."""
     identity, clock = host_id(settings.host_id), SystemClock()
-    interpreters = find_interpreters(settings.interpreters)
+    interpreters, own = find_interpreters(settings.interpreters), {HOST_FRAMEWORK: own_interpreter()}
     users = startup.trainer_users(settings)
     found = survey(settings, identity, interpreters, clock, users)
     facts = WorkerFacts(
@@ -109,15 +112,18 @@ def build_worker(
         instance=secrets.token_hex(12),
         boot_id=boot_id(),
         version=__version__,
-        frameworks={name: _offered(interpreter) for name, interpreter in found.offered.items()},
+        frameworks={name: _offered(interpreter) for name, interpreter in {**found.offered, **own}.items()},
     )
+    paths = {name: interpreter.path for name, interpreter in {**interpreters, **own}.items()}
+    environments = Environments.of(settings, paths, users, clock, os.environ)
+    environments.clean_up()
     equipment = Equipment(
         database=database,
         bell=bell,
         storage=startup.storage_of(settings),
         launcher=ColdLauncher(users=users),
         clock=clock,
-        interpreters={name: interpreter.path for name, interpreter in interpreters.items()},
+        interpreters=paths,
         run_dir=settings.effective_run_dir.absolute(),
         stop_grace_s=settings.stop_grace_s,
         report_interval_s=settings.report_interval_s,
@@ -127,6 +133,8 @@ def build_worker(
         idle_after_s=settings.idle_after_s,
         simulated_inventory=settings.simulated_inventory,
         roots=DataRoots(settings.data_roots),
+        code=CodeTerms.of(settings),
+        environments=environments,
     )
     rhythm = Rhythm(settings.heartbeat_s, settings.lease_s, settings.lease_margin_s)
     limits = Limits(schema_wait_s=settings.schema_wait_s, blind_exit_s=settings.blind_exit_s)
@@ -147,7 +155,16 @@ def build_tasks(equipment: Equipment, instance: str, slots: int) -> ModelTasks:
         folder=unfinished,
         exporter=run_export,
     )
-    return ModelTasks(Tools(equipment.database, equipment.bell, models, exports, Predictor, instance), slots)
+    tools = Tools(
+        database=equipment.database,
+        bell=equipment.bell,
+        models=models,
+        exports=exports,
+        make_predictor=Predictor,
+        instance=instance,
+        user_launch=UserLaunch.of(equipment),
+    )
+    return ModelTasks(tools, slots)
 
 
 def run(app: Celery, host: Host, tasks: ModelTasks, log_level: str) -> int:

@@ -57,6 +57,7 @@ MOST_MANIFEST_BYTES: Final = 64 * 1024
 
 _TEMPORARY: Final = ".tmp"
 _BLOCK: Final = 1024 * 1024
+_NUMBERS: Final = "fiub"  # NumPy's letters of floating, whole, unsigned and true or false
 
 Tensors = dict[str, NDArray[np.generic]]
 Weights = dict[str, NDArray[np.floating]]
@@ -78,7 +79,7 @@ class UnreadableCheckpoint(TrainshedError):
 class FileFacts(Record):
     """One file of a checkpoint. The name has no folder in it: nothing outside of the checkpoint can be named."""
 
-    name: str = Field(pattern=r"^[a-z]+\.(safetensors|json)$")
+    name: str = Field(pattern=r"^[a-z]+\.(safetensors|json|zip)$")
     size_bytes: int
     sha256: str
 
@@ -202,10 +203,11 @@ def _tensors(folder: Path, name: str) -> Tensors:
 
 
 def _weights(folder: Path, name: str) -> Weights:
+    """Read weights: floating-point numbers; a user's own module may have counts and switches among them."""
     tensors = _tensors(folder, name)
-    strange = [key for key, value in tensors.items() if not np.issubdtype(value.dtype, np.floating)]
+    strange = [key for key, value in tensors.items() if value.dtype.kind not in _NUMBERS]
     if strange:
-        raise UnreadableCheckpoint(folder, f"'{strange[0]}' in '{name}' does not hold floating-point numbers.")
+        raise UnreadableCheckpoint(folder, f"'{strange[0]}' in '{name}' does not hold numbers.")
     return cast("Weights", tensors)
 
 

@@ -55,6 +55,7 @@ class Closing:
     key: tuple[str, int]
     device_ids: Sequence[str]
     quarantine: Callable[[Session, Sequence[str], str], None]
+    max_artifact_bytes: int | None = None
 
     def end(self, ending: Ending, files: Sequence[ArtifactFacts] = ()) -> JobState | None:
         """Store the checkpoints that wait, then write the rest of the reports, the files and the end at once."""
@@ -77,7 +78,7 @@ class Closing:
         try:
             made = [] if more is None else self._make(more)
             self._release("uploading")
-            files = store_artifacts(self.storage, [*artifacts, *made], work_dir, *self.key)
+            files = store_artifacts(self.storage, [*artifacts, *made], work_dir, *self.key, self.max_artifact_bytes)
         except (UnusableArtifact, ExportFailed, OSError) as error:
             log.warning("files_not_stored", job_id=self.key[0], exc_info=True)
             self.end(failed(Cause.ARTIFACT_UNREADABLE, reason_of(error)))

@@ -5,31 +5,16 @@ library that opens a socket gets "operation not permitted". Linux; standard libr
 """
 
 import ctypes
-import errno
 import os
-import platform
 import resource
 import signal
-import socket
-import struct
 import sys
 from typing import Final
 
+from workers import call_filter
 from workers.privileges import drop_capabilities
 
 _PR_SET_PDEATHSIG: Final = 1
-_PR_SET_SECCOMP: Final = 22
-_SECCOMP_MODE_FILTER: Final = 2
-
-# The kernel's numbers of each architecture: its own (linux/audit.h), and that of socket() (asm/unistd.h).
-_ARCHITECTURES: Final = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-_IO_URING_SETUP: Final = 425  # the same everywhere; a ring could open sockets past the filter
-_X32_BIT: Final = 0x40000000
-
-_LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW: Final = 0x7FFF0000
-_REFUSE: Final = 0x00050000 | errno.EPERM
-_NUMBER_AT, _ARCHITECTURE_AT, _FAMILY_AT = 0, 4, 16
 
 
 def confine(memory_bytes: int) -> bool:
@@ -40,7 +25,7 @@ def confine(memory_bytes: int) -> bool:
     _limit(resource.RLIMIT_DATA, memory_bytes)
     _limit(resource.RLIMIT_CORE, 0)
     drop_capabilities()
-    return _shut_off_network(ctypes.CDLL(None, use_errno=True))
+    return _shut_off_network()
 
 
 def end_with(parent: int) -> None:
@@ -59,30 +44,6 @@ def _limit(kind: int, most: int) -> None:
     resource.setrlimit(kind, (most, most))
 
 
-def _shut_off_network(library: ctypes.CDLL) -> bool:
-    """Install a system call filter under which socket() makes AF_UNIX sockets alone; False where there is none.
-
-    The kernel takes one from a process that can get no new privileges (`drop_capabilities`).
-    """
-    if platform.machine() not in _ARCHITECTURES:
-        return False
-    program = b"".join(struct.pack("HBBI", *line) for line in _filter(*_ARCHITECTURES[platform.machine()]))
-    buffer = ctypes.create_string_buffer(program, len(program))
-    header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
-    return bool(library.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) == 0)
-
-
-def _filter(architecture: int, socket_call: int) -> list[tuple[int, int, int, int]]:
-    """Give the program of classic BPF; each line is (operation, lines to skip if true, if false, value)."""
-    return [
-        (_LOAD, 0, 0, _ARCHITECTURE_AT),
-        (_JUMP_EQUAL, 0, 7, architecture),  # a call of another architecture: refuse
-        (_LOAD, 0, 0, _NUMBER_AT),
-        (_JUMP_GREATER_EQUAL, 5, 0, _X32_BIT),
-        (_JUMP_EQUAL, 4, 0, _IO_URING_SETUP),
-        (_JUMP_EQUAL, 0, 2, socket_call),
-        (_LOAD, 0, 0, _FAMILY_AT),
-        (_JUMP_EQUAL, 0, 1, int(socket.AF_UNIX)),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, _REFUSE),
-    ]
+def _shut_off_network() -> bool:
+    """Install a system call filter under which socket() makes AF_UNIX sockets alone; False where there is none."""
+    return call_filter.is_known() and call_filter.install(call_filter.no_network())

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import platform
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 import app
-from app.spec import EffectiveSpec
+from app.spec import EffectiveSpec, PythonModel
 from workers.backends.base import Backend
 from workers.data.dataset import Dataset
 from workers.data.split import PART_NAMES
@@ -42,7 +43,23 @@ def environment_record(assignment: Assignment, backend: Backend, data: Dataset) 
         },
         "seed": spec.hyperparameters.seed,
         "spec_sha256": spec_digest(spec),
+        **_code_record(assignment),
     }
+
+
+def _code_record(assignment: Assignment) -> dict[str, Any]:
+    """Name the user's own code, and every package that it could import: any of them may decide what comes out."""
+    model = assignment.spec.model
+    if not isinstance(model, PythonModel):
+        return {}
+    archive = None if assignment.bundle is None else Path(assignment.work_dir) / assignment.bundle
+    code = {
+        "bundle": model.bundle,
+        "sha256": None if archive is None else _sha256(archive),
+        "entrypoint": model.entrypoint,
+    }
+    packages = {found.name: found.version for found in metadata.distributions()}
+    return {"code": code, "packages": dict(sorted(packages.items()))}
 
 
 def spec_digest(spec: EffectiveSpec) -> str:
@@ -62,11 +79,15 @@ def _digest_of(source: DataSource, data: Dataset) -> str:
     if source.digest is not None:
         return source.digest
     if source.path is not None:
-        with Path(source.path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return _sha256(Path(source.path))
     digest = hashlib.sha256()
     for name in PART_NAMES:
         part = data.parts[name]
         digest.update(np.array(part.x, order="C").tobytes())
         digest.update(np.array(part.y, order="C").tobytes())
     return digest.hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -14,6 +14,8 @@ from app.datasets.roots import DataRoots
 from app.db import Database
 from app.storage import Storage
 from workers import exports
+from workers.code_preparation import Packages
+from workers.code_terms import CodeTerms
 from workers.exporting import Export
 from workers.launch_port import Launcher
 from workers.proof import PROOF_S
@@ -31,6 +33,7 @@ class Equipment:
     where simulated cards tell how they are, instead of the driver.
     `quarantine` marks devices as unusable, in the transaction that ends an attempt whose processes cannot be killed.
     `export` makes the files of one format from a trained model.
+    `code` is what the code of users may have here, `environments` are the packages that it asks for.
     """
 
     database: Database
@@ -52,6 +55,8 @@ class Equipment:
     simulated_inventory: Path | None = None
     nvml: Any = pynvml
     roots: DataRoots = field(default_factory=lambda: DataRoots({}))
+    code: CodeTerms = field(default_factory=CodeTerms)
+    environments: Packages | None = None
 
     @property
     def lock_dir(self) -> Path:

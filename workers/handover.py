@@ -5,13 +5,14 @@
     split.safetensors               row numbers of each part, as the table counts them, int64
     evaluation.json                 all that is measured of the validation and the test part
     environment.json                what it was trained on
+    code.zip                        the user's code, of a model that it builds
 
-Before anything is announced the model is read back from the disk and answers the probe in NumPy: a model that nobody
-can load is found out now, not by its first user.
+Before anything is announced the model is read back from the disk and answers the probe, in NumPy, or, where the user's
+code builds it, in a fresh model of it: a model that nobody can load is found out now, not by its first user.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,24 +21,39 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from app.errors import Cause
-from app.spec import EffectiveSpec, Layer
+from app.spec import EffectiveSpec
 from app.spec.training import Precision
 from workers.backends.base import TrainingFailed
 from workers.backends.initial import Weights
+from workers.blueprint import Blueprint
 from workers.context import Context
 from workers.data.dataset import Dataset
 from workers.data.split import PART_NAMES, PartName
 from workers.environment_record import ENVIRONMENT_NAME
 from workers.evaluation import Evaluator
-from workers.model_file import PROBE_NAME, TrainedModel, UnreadableModel, forward, read, read_probe, save
+from workers.model_file import (
+    PROBE_NAME,
+    PythonTrained,
+    TrainedModel,
+    UnreadableModel,
+    forward,
+    read,
+    read_probe,
+    save,
+    save_python,
+)
 from workers.model_file.rounding import room_for_rounding
 from workers.protocol import ArtifactKind
+from workers.user_model.checking import check_python
+from workers.user_model.module import UserModule
 
 MODEL_FOLDER: Final = "model"
 SPLIT_NAME: Final = "split.safetensors"
 EVALUATION_NAME: Final = "evaluation.json"
 
 PROBE_ROWS: Final = 8
+
+_MEDIA: Final = {".json": "application/json", ".zip": "application/zip"}
 
 TOLERANCES: Final[Mapping[Precision, float]] = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """How far NumPy's float32 answer may be from the framework's, as a share of the largest output."""
@@ -48,7 +64,7 @@ class Finished:
     """What a training has come to; `epoch` is that of the weights."""
 
     spec: EffectiveSpec
-    layers: Sequence[Layer]
+    blueprint: Blueprint
     data: Dataset
     weights: Weights
     metrics: Mapping[str, float]
@@ -65,8 +81,8 @@ def hand_over(work_dir: Path, context: Context, finished: Finished, evaluator: E
     """
     folder = work_dir / MODEL_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    models = [*save(folder, _model(finished)), _write_probe(folder / PROBE_NAME, finished.data, evaluator)]
-    check(folder, finished.spec.hyperparameters.precision)
+    models = [*_save(folder, finished), _write_probe(folder / PROBE_NAME, finished.data, evaluator)]
+    _check(folder, finished)
     split = folder / SPLIT_NAME
     data = finished.data
     save_file({name: data.row_numbers[data.division.rows(name)] for name in PART_NAMES}, split)
@@ -77,9 +93,21 @@ def hand_over(work_dir: Path, context: Context, finished: Finished, evaluator: E
     kinds: list[tuple[Path, ArtifactKind]] = [(path, "model") for path in models]
     kinds += [(split, "report"), (evaluation, "report"), (environment, "environment")]
     for path, kind in kinds:
-        media = "application/json" if path.suffix == ".json" else "application/octet-stream"
-        context.artifact(path.name, path, media, kind)
+        context.artifact(path.name, path, _MEDIA.get(path.suffix, "application/octet-stream"), kind)
     return [path.name for path, _ in kinds]
+
+
+def _save(folder: Path, finished: Finished) -> list[Path]:
+    module = finished.blueprint.module
+    return save(folder, _model(finished)) if module is None else save_python(folder, _python_model(finished, module))
+
+
+def _check(folder: Path, finished: Finished) -> None:
+    module, precision = finished.blueprint.module, finished.spec.hyperparameters.precision
+    if module is None:
+        check(folder, precision)
+    else:
+        check_python(folder, module, precision)
 
 
 def check(folder: Path, precision: Precision = "float32") -> None:
@@ -113,7 +141,25 @@ def _model(finished: Finished) -> TrainedModel:
     data = finished.data
     return TrainedModel(
         weights=finished.weights,
-        layers=finished.layers,
+        layers=finished.blueprint.layers,
+        encoder=data.encoder,
+        classes=data.vocabulary.labels if data.vocabulary else None,
+        target=data.target,
+        spec=finished.spec,
+        metrics=finished.metrics,
+    )
+
+
+def _python_model(finished: Finished, module: UserModule) -> PythonTrained:
+    data, environment = finished.data, finished.environment
+    return PythonTrained(
+        weights=finished.weights,
+        entrypoint=module.entrypoint,
+        parameters=module.parameters,
+        archive=finished.blueprint.archive,
+        versions={
+            name: str(environment[name]) for name in ("python", "numpy", module.framework) if name in environment
+        },
         encoder=data.encoder,
         classes=data.vocabulary.labels if data.vocabulary else None,
         target=data.target,

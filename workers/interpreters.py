@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ DISTRIBUTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "torch": ("torch",),
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "tf-nightly"),
 }
+
+HOST_FRAMEWORK: Final = "python"
+"""What a script names that needs no framework of ours: it gets the worker's own Python, so every worker has it."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,11 @@ def find_interpreters(configured: Mapping[str, Path]) -> dict[str, Interpreter]:
     return {
         name: Interpreter(own, _version(name)) for name, packages in PACKAGES.items() if all(map(_importable, packages))
     }
+
+
+def own_interpreter() -> Interpreter:
+    """This worker's Python, for scripts that need no framework of ours."""
+    return Interpreter(Path(sys.executable), platform.python_version())
 
 
 def _checked(name: str, path: Path) -> Interpreter:

@@ -33,7 +33,7 @@ from workers.launch_port import (
 )
 from workers.locks import lock_names
 from workers.processes import LAUNCH_TAG, await_end, kill_launch, kill_process
-from workers.protocol import Assignment, Stop, encode
+from workers.protocol import Assignment, ScriptAssignment, Stop, encode
 from workers.sweep import sweep
 from workers.trainer_user import NoUserFree, TrainerUsers
 
@@ -55,6 +55,8 @@ __all__ = [
 ]
 
 PACKET_LIMIT: Final = 64 * 1024
+TEMPORARY: Final = "tmp"
+"""The temporary folder of code of a user's own, in its work folder."""
 CLOSE_MS: Final = 5_000
 GONE_MS: Final = 2_000
 
@@ -73,7 +75,10 @@ class ColdLauncher:
         self._users = users
 
     def start(self, request: LaunchRequest) -> "ColdRun":
-        Path(request.assignment.work_dir).mkdir(parents=True, exist_ok=True)
+        work_dir = Path(request.assignment.work_dir)
+        work_dir.mkdir(parents=True, exist_ok=True)
+        if request.sandbox is not None:
+            (work_dir / TEMPORARY).mkdir(mode=0o700, exist_ok=True)  # by us: it is the trainer's after the hand-over
         request.lock_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         user = None if self._users is None else _User.given(self._users, request)
         try:
@@ -245,9 +250,10 @@ def _exec_launcher(
             stderr=output,
             cwd=assignment.work_dir,
             env={
-                **framework_environment(assignment.spec.framework),
+                **framework_environment(request.framework),
                 **request.environment,
                 **({} if user is None else user.environment),
+                **({} if request.sandbox is None else {"TMPDIR": f"{assignment.work_dir}/{TEMPORARY}"}),
                 LAUNCH_TAG: launch,
             },
             pass_fds=[control],
@@ -264,6 +270,7 @@ def _run_packet(request: LaunchRequest, user: _User | None) -> bytes:
         "locks": [str(request.lock_dir / name) for name in _locks(request)],
         "until": request.until_boot_ns,
         "uid": None if user is None else user.uid,
+        "sandbox": request.sandbox,
     }
     return json.dumps(run).encode()
 
@@ -284,7 +291,7 @@ def _socket_pair(
     return our_end, their_end
 
 
-def _fill(descriptor: int, assignment: Assignment) -> None:
+def _fill(descriptor: int, assignment: Assignment | ScriptAssignment) -> None:
     """Put the assignment into a file without a name: it may be larger than a packet, and nobody else can open it."""
     with open(descriptor, "wb", closefd=False) as file:
         file.write(assignment.model_dump_json().encode())

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from app.errors import TrainshedError
-from workers.protocol import Assignment, Stop
+from workers.protocol import Assignment, ModelErrand, ScriptAssignment, Stop
+from workers.sandbox import Sandbox
 
 TRAINER: Final = "workers.trainer:main"
+SCRIPT_HOST: Final = "workers.scripts.host:main"
 
 
 class LaunchFailed(TrainshedError):
@@ -38,15 +40,24 @@ class LaunchRequest:
     """What to run, and until when: `until_boot_ns` is a time of CLOCK_BOOTTIME, past it the group is killed.
 
     `environment` is all that the trainer gets, besides what its framework needs and a tag. `entry` names the
-    function that runs in the trainer: it takes the descriptors of the messages and of the assignment.
+    function that runs in the trainer: it takes the descriptors of the messages and of the assignment. With a `sandbox`
+    it runs code of a user's, which gets no more than that says.
     """
 
     interpreter: Path
     environment: dict[str, str]
-    assignment: Assignment
+    assignment: Assignment | ScriptAssignment | ModelErrand
     lock_dir: Path
     until_boot_ns: int
     entry: str = TRAINER
+    sandbox: Sandbox | None = None
+
+    @property
+    def framework(self) -> str:
+        """Which framework the trainer, or the script, runs with."""
+        if isinstance(self.assignment, Assignment):
+            return self.assignment.spec.framework
+        return self.assignment.framework
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ touch a device.
 
 The socket is AF_UNIX SOCK_SEQPACKET; each packet is one JSON object:
 
-    worker -> launcher   run {entry, locks, until, uid} + descriptors [messages, output, assignment]
+    worker -> launcher   run {entry, locks, until, uid, sandbox} + descriptors [messages, output, assignment]
                          until {boot_ns}        the deadline has moved
                          stop {signal}          signal the trainer's whole group
                          end of file            SIGKILL the group at once, even when it is frozen
@@ -15,7 +15,8 @@ The socket is AF_UNIX SOCK_SEQPACKET; each packet is one JSON object:
                          ended {code | signal, max_rss_bytes, survivors, deadline}
 
 One run, then the launcher leaves: 0 when no descendant of the trainer is left, else not 0. With a `uid` the trainer
-runs as that user, without any capability, and the launcher keeps its own, to be able to end it.
+runs as that user, without any capability, and the launcher keeps its own, to be able to end it. With a `sandbox` (the
+fields of `workers.sandbox.Sandbox`) it gets no more than that allows.
 """
 
 import contextlib
@@ -31,9 +32,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from workers.fork_guard import LOOK_MS, ForkGuard
 from workers.locks import close_all, take_all
 from workers.privileges import become
 from workers.processes import kill_user, processes_of, read_stat
+from workers.sandbox import NoIsolation, Sandbox, enter
 
 PACKET_LIMIT: Final = 64 * 1024
 POLL_LIMIT_MS: Final = 60_000
@@ -95,23 +98,22 @@ def _run(control: socket.socket, request: dict[str, Any], descriptors: list[int]
     pid = os.fork()
     if pid == 0:
         control.close()  # else the worker would not see the launcher's end
-        _become_trainer(launcher, request["entry"], request["uid"], descriptors)
+        _become_trainer(launcher, request, descriptors)
     # Closed, never LOCK_UN: that would free the locks under the trainer.
     close_all([*locks, *descriptors])
     trainer = Trainer(pid)
     _send(control, {"type": "started", "pid": pid, "pgid": pid, "start_time": trainer.start_time})
-    deadline = _watch(control, trainer, request["until"])
+    deadline = _watch(control, trainer, request["until"], _guard(request))
     return _settle(control, trainer, request["locks"], request["uid"], deadline=deadline)
 
 
-def _become_trainer(launcher: int, entry: str, uid: int | None, descriptors: Sequence[int]) -> NoReturn:
+def _become_trainer(launcher: int, request: dict[str, Any], descriptors: Sequence[int]) -> NoReturn:
     """Turn the forked child into the trainer and run `entry` ("module:function") with its two descriptors."""
     code: object = 1
     try:
         messages, output, assignment = descriptors
         os.setsid()
-        if uid is not None:
-            become(uid)
+        _give_up_rights(request, messages)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after the change of user, which would clear it
         if os.getppid() != launcher:
             os._exit(NO_PROOF)  # the launcher died before its death could signal us
@@ -120,7 +122,7 @@ def _become_trainer(launcher: int, entry: str, uid: int | None, descriptors: Seq
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-        module, _, function = entry.partition(":")
+        module, _, function = request["entry"].partition(":")
         code = getattr(importlib.import_module(module), function)(messages, assignment)
     except SystemExit as error:
         code = error.code
@@ -133,17 +135,38 @@ def _become_trainer(launcher: int, entry: str, uid: int | None, descriptors: Seq
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-def _watch(control: socket.socket, trainer: Trainer, until: int) -> bool:
+def _give_up_rights(request: dict[str, Any], messages: int) -> None:
+    if request["sandbox"] is None:
+        if request["uid"] is not None:
+            become(request["uid"])
+        return
+    try:
+        enter(Sandbox(*request["sandbox"]), request["uid"])
+    except NoIsolation as error:
+        last_word = {"type": "failed", "cause": "environment_failed", "message": str(error)}
+        os.write(messages, json.dumps(last_word).encode() + b"\n")
+        raise SystemExit(1) from error
+
+
+def _guard(request: dict[str, Any]) -> ForkGuard | None:
+    """What counts the processes of a user's code that runs as root, for whom the kernel's limit does not hold."""
+    unlimited = request["sandbox"] is not None and request["uid"] is None and os.getuid() == 0
+    return ForkGuard(Sandbox(*request["sandbox"]).max_processes) if unlimited else None
+
+
+def _watch(control: socket.socket, trainer: Trainer, until: int, guard: ForkGuard | None) -> bool:
     """Wait for the trainer's end, or bring it about; True when the deadline did."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(trainer.pidfd, select.POLLIN)
     deadline, give_up = False, 0
     while True:
-        wait_ms = max(0, min((until - _boot_ns()) // 1_000_000 + 1, POLL_LIMIT_MS))
+        wait_ms = max(0, min((until - _boot_ns()) // 1_000_000 + 1, POLL_LIMIT_MS if guard is None else LOOK_MS))
         ready = {descriptor for descriptor, _ in poll.poll(wait_ms)}
         if trainer.pidfd in ready or 0 < give_up <= _boot_ns():
             return deadline
+        if guard is not None:
+            guard.check()
         if control.fileno() in ready:
             message = _receive(control)
             if message is None:

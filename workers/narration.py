@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from app.spec import EffectiveSpec
+from app.spec import EffectiveSpec, PythonModel
 from workers.backends.base import Prepared
 from workers.checkpoints import BestSoFar
 from workers.data.dataset import Dataset
@@ -56,8 +56,9 @@ class Narrator:
             f"{train} rows for training, {validation} for validation, {test} for the test."
         )
         rate = f"{settings.learning_rate:g} ({settings.schedule.name})"
+        model = f"python, {spec.model.entrypoint}" if isinstance(spec.model, PythonModel) else spec.model.type
         self._say(
-            f"Model: {spec.model.type}, {parameters:,} parameters, seed {settings.seed}; loss {spec.loss}, "
+            f"Model: {model}, {parameters:,} parameters, seed {settings.seed}; loss {spec.loss}, "
             f"optimizer {settings.optimizer.name}, learning rate {rate}."
         )
         per_epoch = steps // settings.epochs

@@ -3,11 +3,12 @@
 Details follow the cause's own sentence (app.jobs.causes) when a job is shown, so they do not repeat it.
 
 Success needs proof: the trainer said that it started and that it is done, it left with 0, nothing of it is left, and
-there is a model. Everything else has a cause.
+there is a model (of a script: an output file, unless its exit code is to be enough). Everything else has a cause.
 """
 
 import signal
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from app.errors import Cause, TrainshedError
@@ -25,11 +26,22 @@ _STOPPED: Final = {
 _UNREADABLE: Final = str.maketrans({"\x00": "\ufffd"})
 
 
+class Proof(StrEnum):
+    """What an attempt must have left besides its word: a file of this kind, or nothing (`exit`)."""
+
+    MODEL = "model"
+    OUTPUT = "output"
+    EXIT = "exit"
+
+
+_NOTHING_LEFT: Final = {Proof.MODEL: "left no model", Proof.OUTPUT: "left no output file"}
+
+
 @dataclass(frozen=True)
 class Watched:
     """What was seen of one attempt from its start to the last event of its launcher.
 
-    `lingered`: it did not leave after its last word, and was killed for that.
+    `lingered`: it did not leave after its last word, and was killed for that. `proof`: what a success must have left.
     """
 
     end: Ended | Busy | LauncherGone
@@ -40,6 +52,7 @@ class Watched:
     tail: str = ""
     out_of_memory: bool = False
     lingered: bool = False
+    proof: Proof = Proof.MODEL
 
 
 def clean(text: str) -> str:
@@ -87,8 +100,8 @@ def _success(watched: Watched) -> Ending | None:
     if not (isinstance(end, Ended) and isinstance(word, Done)) or watched.started is None:
         return None
     has_left = end.code == 0 or (watched.lingered and end.signal == signal.SIGKILL)
-    has_model = any(artifact.kind == "model" for artifact in watched.artifacts)
-    if word.stopped is not None or watched.stop is StopReason.FENCED or not has_left or not has_model:
+    has_proof = watched.proof is Proof.EXIT or any(file.kind == watched.proof.value for file in watched.artifacts)
+    if word.stopped is not None or watched.stop is StopReason.FENCED or not has_left or not has_proof:
         return None
     return Ending(
         succeeded=True,
@@ -111,8 +124,9 @@ def _unexplained(watched: Watched, end: Ended | LauncherGone) -> tuple[Cause, st
         return Cause.INCOMPLETE, _with_tail(f"It left with exit code {end.code}.", watched.tail)
     if watched.last_word.stopped is not None:
         return Cause.TRAINER_KILLED, "It was told to stop by a signal that the worker did not send."
-    missing = f"left with exit code {end.code}" if end.code else "left no model"
-    return Cause.INCOMPLETE, _with_tail(f"It said that it was done, but {missing}.", watched.tail)
+    missing = f"left with exit code {end.code}" if end.code else _NOTHING_LEFT.get(watched.proof, "nothing was left")
+    remark = f" {watched.last_word.remark}" if watched.last_word.remark else ""
+    return Cause.INCOMPLETE, _with_tail(f"It said that it was done, but {missing}.{remark}", watched.tail)
 
 
 def _without_launcher(watched: Watched) -> tuple[Cause, str]:

@@ -14,19 +14,36 @@ import json
 import socket
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from app.series.nonfinite import to_json
 from app.tables import InvalidTable
 from workers.confinement import confine
 from workers.data.encoding import InvalidRows
 from workers.data.labels import Label
-from workers.model_file import DESCRIPTION_NAME, WEIGHTS_NAME, LoadedModel, Predictions, UnreadableModel
+from workers.model_file import (
+    DESCRIPTION_NAME,
+    WEIGHTS_NAME,
+    Description,
+    LoadedModel,
+    Predictions,
+    PythonDescription,
+    UnreadableModel,
+)
 
 _FEWEST: Final = 1
 """The model that was asked for last stays, however large."""
+
+
+class Answers(Protocol):
+    """A model in memory that answers rows of JSON, or a CSV file."""
+
+    @property
+    def description(self) -> Description | PythonDescription: ...
+
+    def answer(self, rows: Sequence[Mapping[str, object]] | bytes) -> Predictions: ...
 
 
 class Cache:
@@ -70,12 +87,24 @@ def _identity(directory: Path) -> tuple[Any, ...]:
 
 def respond(cache: Cache, line: bytes) -> dict[str, Any]:
     """Answer one request; whatever is wrong with it becomes an error that says so."""
-    try:
+
+    def work() -> dict[str, Any]:
         asked = json.loads(line)
-        model = cache.model(Path(asked["model"]))
-        request = asked["request"]
-        rows = request["csv"].encode() if "csv" in request else request["rows"]
-        return {"answer": as_json(model, model.answer(rows))}
+        return answered(cache.model(Path(asked["model"])), asked["request"])
+
+    return told(work)
+
+
+def answered(model: Answers, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer the rows of a request."""
+    rows = request["csv"].encode() if "csv" in request else request["rows"]
+    return {"answer": as_json(model, model.answer(rows))}
+
+
+def told(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Do the work; an error of the rows or the model becomes one that can be sent."""
+    try:
+        return work()
     except (InvalidRows, InvalidTable) as error:
         errors = [
             {"row": problem.row, "column": problem.column, "message": problem.message} for problem in error.problems
@@ -97,7 +126,7 @@ def _error(code: str, message: str, errors: Sequence[Mapping[str, Any]]) -> dict
     return {"error": {"code": code, "message": message, "errors": list(errors)}}
 
 
-def as_json(model: LoadedModel, found: Predictions) -> dict[str, Any]:
+def as_json(model: Answers, found: Predictions) -> dict[str, Any]:
     """Write answers as the API shows them; labels keep their type, and name the probabilities as text.
 
     A number that is not finite, where rows far from those of training overflow a model, is written as its name.

@@ -1,15 +1,15 @@
 """What comes before the first step: the table read and divided, the model built with its first weights."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from app.errors import TrainshedError
-from app.spec import EffectiveSpec, Layer
-from app.spec.layers import BatchNormLayer, walk
-from app.spec.weights import weight_facts
+from app.spec import EffectiveSpec, WeightFacts
 from app.tables import features_and_target, read_table
 from workers.backends.base import Backend, DType, Program, Session
 from workers.backends.initial import Weights, draw_weights
+from workers.blueprint import Blueprint
 from workers.checkpoints import read_weights
 from workers.context import Context
 from workers.data.class_weights import class_weights
@@ -58,18 +58,18 @@ def read_dataset(assignment: Assignment, context: Context, dtype: DType = "float
 
 
 def program_of(
-    spec: EffectiveSpec, layers: Sequence[Layer], data: Dataset, devices: int = 1, dtype: DType = "float32"
+    spec: EffectiveSpec, blueprint: Blueprint, data: Dataset, devices: int = 1, dtype: DType = "float32"
 ) -> Program:
     """Say what a spec asks a backend to compute."""
     settings = spec.hyperparameters
     weights = class_weights(settings.class_weights, data.vocabulary, data.class_rows)
     rows = len(data.parts["train"])
     return Program(
-        layers=tuple(layers),
+        layers=blueprint.layers,
         input_shape=data.input_shape,
         loss=spec.loss,
         optimizer=settings.optimizer,
-        batch_size=largest_batch(rows, settings.batch_size, fold_single=has_batch_norm(layers)),
+        batch_size=largest_batch(rows, settings.batch_size, fold_single=blueprint.fold),
         l1=settings.l1,
         l2=settings.l2,
         weight_decay=settings.weight_decay,
@@ -80,49 +80,74 @@ def program_of(
         dtype=dtype,
         precision=settings.precision,
         world=max(1, devices),
+        module=blueprint.module,
     )
 
 
-def first_weights(assignment: Assignment, layers: Sequence[Layer], data: Dataset) -> Weights:
-    """Draw the weights from the seed, or take those of another job's checkpoint.
+def open_session(
+    assignment: Assignment, blueprint: Blueprint, data: Dataset, backend: Backend, dtype: DType = "float32"
+) -> Session:
+    """Build the model that a spec describes, with its first weights: drawn from the seed, or another job's.
 
     Raises:
         OtherModel: the checkpoint's weights have other names or shapes.
         UnreadableCheckpoint: the checkpoint is not complete.
+        UserCodeFailed: the user's function does not build a model that takes the rows.
     """
+    program = program_of(assignment.spec, blueprint, data, len(assignment.devices), dtype)
+    given = _given_weights(assignment)
+    facts = blueprint.facts(data)
+    if facts is not None:
+        return backend.open(program, first_weights(given, facts, program), data.parts)
+    session = backend.open(program, {}, data.parts)
+    if given is not None:
+        with closing_after_errors(session):
+            require_same_shapes(given, session.facts())
+            session.restore(given, None)
+    return session
+
+
+def first_weights(given: Weights | None, facts: Mapping[str, WeightFacts], program: Program) -> Weights:
+    """Take the weights of another job's checkpoint, or draw them from the seed.
+
+    Raises:
+        OtherModel: the given weights have other names or shapes.
+    """
+    if given is None:
+        return draw_weights(program.layers, program.input_shape, program.seed)
+    require_same_shapes(given, facts)
+    return given
+
+
+def _given_weights(assignment: Assignment) -> Weights | None:
     if assignment.initialize is None or assignment.resume is not None:
-        return draw_weights(layers, data.input_shape, assignment.spec.hyperparameters.seed)
-    weights = read_weights(Path(assignment.work_dir) / assignment.initialize)
-    require_same_shapes(weights, layers, data)
-    return weights
+        return None
+    return read_weights(Path(assignment.work_dir) / assignment.initialize)
 
 
-def require_same_shapes(weights: Weights, layers: Sequence[Layer], data: Dataset) -> None:
+def require_same_shapes(weights: Weights, facts: Mapping[str, WeightFacts]) -> None:
     """Check that weights are those of the model.
 
     Raises:
         OtherModel: at the first one that is missing, strange, or of another shape.
     """
-    wanted = {name: facts.shape for name, facts in weight_facts(layers, data.input_shape).items()}
+    wanted = {name: fact.shape for name, fact in facts.items()}
     found = {name: value.shape for name, value in weights.items()}
     for name in (*wanted, *found):
         if wanted.get(name) != found.get(name):
             raise OtherModel(name, wanted.get(name), found.get(name))
 
 
-def open_session(
-    assignment: Assignment, layers: Sequence[Layer], data: Dataset, backend: Backend, dtype: DType = "float32"
-) -> Session:
-    """Build the model that a spec describes, with its first weights."""
-    program = program_of(assignment.spec, layers, data, len(assignment.devices), dtype)
-    return backend.open(program, first_weights(assignment, layers, data), data.parts)
+@contextlib.contextmanager
+def closing_after_errors(session: Session) -> Iterator[None]:
+    """Give a session's devices and processes back when what follows its opening fails."""
+    try:
+        yield
+    except BaseException:
+        session.close()
+        raise
 
 
-def has_batch_norm(layers: Sequence[Layer]) -> bool:
-    """Whether a last batch of one row must join the one before it."""
-    return any(isinstance(layer, BatchNormLayer) for layer in walk(layers))
-
-
-def parameter_count(layers: Sequence[Layer], data: Dataset) -> int:
+def parameter_count(facts: Mapping[str, WeightFacts]) -> int:
     """How many numbers are trained."""
-    return sum(facts.size for facts in weight_facts(layers, data.input_shape).values() if facts.trained)
+    return sum(fact.size for fact in facts.values() if fact.trained)

@@ -99,6 +99,16 @@ def kill_launch(launch: str, *, wait_ms: int = 0) -> list[int]:
     return [stat.pid for stat in stats if kill_process(stat.pid, stat.start_time, wait_ms=wait_ms)]
 
 
+def read_status(pid: int) -> dict[bytes, bytes] | None:
+    """The fields of `/proc/<pid>/status`, which everybody may read; None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:  # noqa: PTH123 - as above
+            lines = file.read().splitlines()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    return dict(line.split(b":\t", 1) for line in lines if b":\t" in line)
+
+
 def processes_of(uid: int) -> list[int]:
     """The processes in which anything runs as this user; who has ended, and only waits to be reaped, is not among them.
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from app.errors import Cause, TrainshedError
 from app.spec import EffectiveSpec
 
-ArtifactKind = Literal["model", "report", "environment"]
+ArtifactKind = Literal["model", "report", "environment", "output"]
 CheckpointReason = Literal["periodic", "best", "stop", "final"]
 
 LINE_LIMIT: Final = 1024 * 1024
@@ -61,12 +61,25 @@ class DataSource(_Record):
     digest: str | None = None
 
 
+class ArchiveLimits(_Record):
+    """What a bundle may unpack to; the fields are those of `app.archives.Limits`."""
+
+    entries: int
+    total_bytes: int
+    file_bytes: int
+    ratio: int
+
+
 class Assignment(_Record):
     """All that a trainer is told; it has neither a database nor settings to ask.
 
     `resume` and `initialize` are folders inside `work_dir`, each with a checkpoint: `resume` is this job's own, to go
     on from as if nothing had happened; `initialize` is another job's, of which only the weights are taken. With both,
     `resume` counts. `driver` is the version of the devices' driver, for the record.
+
+    `bundle` is the archive with the code of a python model, inside `work_dir`; the trainer unpacks it, as its own user
+    and within `archive`, into the folder `code`. `packages` is the interpreter whose packages it finds besides its own.
+    It sets `variables` before it imports anything of theirs. For a model without code of a user's own all are empty.
     """
 
     job_id: str
@@ -80,6 +93,76 @@ class Assignment(_Record):
     resume: str | None = None
     initialize: str | None = None
     driver: str | None = None
+    bundle: str | None = None
+    archive: ArchiveLimits | None = None
+    code: str | None = None
+    packages: str | None = None
+    variables: dict[str, str] = Field(default_factory=dict)
+
+
+class ScriptLimits(_Record):
+    """What a script's bundle may unpack to, and what its output files may be together."""
+
+    archive: ArchiveLimits
+    max_output_bytes: int
+    max_output_files: int
+
+
+class ScriptMonitor(_Record):
+    """Which metric says what the best checkpoint is."""
+
+    metric: str
+    mode: Literal["min", "max"]
+
+
+class ScriptAssignment(_Record):
+    """All that the host of a script is told. It reads it as plain JSON: it has no pydantic.
+
+    `interpreter` is the Python that "python" in `command` means. `bundle` is the archive (None: the command needs
+    none), `inputs` are the data files by name, `resume` is the folder of a checkpoint (`files.zip` and its manifest)
+    whose step is `resume_step`. All paths but those of data read in place lie inside `work_dir`.
+    """
+
+    job_id: str
+    attempt: int
+    framework: str
+    interpreter: str
+    command: list[str]
+    processes: Literal["one", "per_device"]
+    variables: dict[str, str]
+    devices: list[Device]
+    threads: int
+    work_dir: str
+    seed: int
+    bundle: str | None = None
+    bundle_format: str | None = None
+    inputs: dict[str, str] = Field(default_factory=dict)
+    resume: str | None = None
+    resume_step: int | None = None
+    monitor: ScriptMonitor | None = None
+    success: Literal["files", "exit"] = "files"
+    limits: ScriptLimits
+    timeout_s: float | None = None
+
+
+class ModelErrand(_Record):
+    """What a process is told that runs the code of a finished python model once more, to answer rows or to export it.
+
+    `model` is the folder with the model's files, inside `work_dir`; the process itself unpacks the code that is among
+    them, within `archive`. `packages` is the interpreter whose packages it finds besides its own, `variables` are those
+    that the user asked for. It has no devices.
+    """
+
+    job_id: str
+    framework: str
+    work_dir: str
+    model: str
+    archive: ArchiveLimits
+    memory_bytes: int
+    threads: int = 1
+    devices: list[Device] = Field(default_factory=list, max_length=0)
+    packages: str | None = None
+    variables: dict[str, str] = Field(default_factory=dict)
 
 
 class Point(_Record):
@@ -172,7 +255,7 @@ class Done(_Record):
     With early stopping that restores the best weights, `metrics` and the saved model are those of `best_epoch`; without
     it those of the last epoch, and `best_epoch` only tells. `checkpoint_step` is the step of the newest checkpoint that
     was announced. `modules` names the frameworks and server libraries that the trainer had loaded: one framework,
-    nothing else.
+    nothing else. `remark` is what makes a script's end doubtful, for example that it printed an error and left with 0.
     """
 
     type: Literal["done"] = "done"
@@ -183,6 +266,7 @@ class Done(_Record):
     best_step: int | None = None
     checkpoint_step: int | None = None
     modules: list[str] = Field(default_factory=list)
+    remark: str | None = None
 
 
 class Failed(_Record):

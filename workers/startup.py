@@ -16,6 +16,8 @@ import structlog
 from app.fleet.condition import Condition, Remark, RootState
 from app.settings import PREFIX, InvalidSettings, Settings
 from app.storage import Storage, configured_storage
+from workers.environments.shelf import FOLDER as ENVIRONMENTS
+from workers.environments.shelf import kept as kept_environments
 from workers.ownership import remove_tree
 from workers.privileges import hide_memory, missing
 from workers.root_probe import probe_roots
@@ -29,6 +31,8 @@ SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - it is measured, nothing 
 ENOUGH_SHARED_MEMORY: Final = GIB
 FEWEST_FILES: Final = 1_000
 OTHERS: Final = 0o007
+OPEN_FOLDERS: Final = ("work", ENVIRONMENTS)
+"""Of the run folder those that trainers may enter: their work, and what was installed for them."""
 SECRETS: Final = ("DATABASE_URL", "BROKER_URL", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY")
 """Settings whose files no trainer may read."""
 _FILE: Final = "file://"
@@ -126,6 +130,7 @@ def probe(settings: Probed, *, many_processes: bool, users: TrainerUsers | None 
     blockers = [remark for role, path in places.items() for remark in _unwritable(role, path)]
     free, total, full = _disk(places, settings.disk_reserve_bytes)
     shm, problems = _shared_memory(many_processes=many_processes)
+    environments = kept_environments(run_dir / ENVIRONMENTS)
     roots = probe_roots(settings.data_roots)
     if users is not None:
         seen, roots = _seen_by_trainers(settings, users, run_dir, storage, roots)
@@ -134,6 +139,8 @@ def probe(settings: Probed, *, many_processes: bool, users: TrainerUsers | None 
         disk_free_bytes=free,
         disk_total_bytes=total,
         shm_bytes=shm,
+        environments=environments.count,
+        environments_bytes=environments.bytes,
         roots=roots,
         problems=tuple(problems),
         blockers=(*blockers, *full),
@@ -158,13 +165,13 @@ def _check_may(uids: range) -> None:
 
 
 def _close_to_others(folder: Path, but: Path) -> None:
-    """Take away what others may do with this user's own entries of a folder, except with one."""
+    """Take away what others may do with this user's own entries of a folder, but what has to stay open."""
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
             with contextlib.suppress(OSError):
                 facts = path.lstat()
                 ours = facts.st_uid == os.geteuid() and not stat.S_ISLNK(facts.st_mode)
-                if ours and facts.st_mode & OTHERS and path not in (but, but / "work"):
+                if ours and facts.st_mode & OTHERS and path not in (but, *(but / name for name in OPEN_FOLDERS)):
                     path.chmod(stat.S_IMODE(facts.st_mode) & ~OTHERS)
 
 

@@ -16,24 +16,28 @@ from app.jobs.attempts import ProcessFacts
 from app.jobs.claims import Claim, ClaimedDevice
 from app.jobs.endings import Ending
 from app.jobs.resumption import Resumption
-from app.storage import MissingObject
-from workers.assignments import make_assignment, make_work_dir, work_folder
-from workers.beginning import NothingToInitializeFrom, fetch_beginning, remove_left_overs, resumption_of
+from app.spec import AnyEffective, EffectiveScriptSpec, code_of
+from workers.assignments import make_work_dir, work_folder
+from workers.beginning import remove_left_overs, resumption_of
 from workers.checkpoint_store import CheckpointStore, Shelf
 from workers.closing import Closing, More
+from workers.code_preparation import Asking
+from workers.environments.errors import EnvironmentCancelled
 from workers.equipment import Equipment
 from workers.exporting import make_exports
 from workers.inventory.telemetry import Sample, shown
 from workers.launch import lock_names, trainer_environment
+from workers.launch_plan import LaunchPlan, plan_launch, why_not_launched
 from workers.launch_port import Busy, Ended, LauncherGone, LaunchFailed, LaunchRequest, StartedEvent
 from workers.orders import Orders
-from workers.outcome import Watched, ending_of, failed, reason_of
+from workers.outcome import Proof, Watched, ending_of, failed
 from workers.ownership import remove_tree
 from workers.proof import free_locks
-from workers.protocol import Artifact, Assignment, Started
+from workers.protocol import Artifact, Started
 from workers.recorder import Recorder, StartedFacts
 from workers.spool import Spool
 from workers.stopping import SECOND_NS, StopReason
+from workers.user_exporter import exporter_for
 from workers.watch import Watch
 from workers.work_meter import WorkMeter
 
@@ -60,7 +64,7 @@ class Supervisor:
         self._equipment = equipment
         self._on_end = on_end
         self._orders = Orders(until_boot_ns)
-        self._deadline_ns = equipment.clock.boot_ns() + round(claim.remaining_s * SECOND_NS)
+        self._deadline_ns = 0
         self._locks = lock_names(claim.job_id, [device.id for device in claim.devices])
         self._holds_devices = True
         self._cards = tuple(device.id for device in claim.devices if device.kind == "cuda")
@@ -90,7 +94,7 @@ class Supervisor:
                 equipment.storage,
                 self.key,
                 work_folder(equipment.run_dir, *self.key),
-                keep_periodic=claim.spec.hyperparameters.checkpoint_every_epochs is not None,
+                keep_periodic=_keeps_periodic(claim.spec),
             ),
             self._orders,
             say=self._spool.notice,
@@ -163,15 +167,17 @@ class Supervisor:
             self._checkpoints.finish()
             if work_dir is not None:
                 remove_tree(work_dir)
+            if self._equipment.environments is not None:
+                self._equipment.environments.release(self._holder)
             self._orders.close()
             self._on_end(self)
 
     def _carry_out(self, work_dir: Path) -> None:
-        assignment = self._prepare(work_dir)
-        if isinstance(assignment, Ending):
-            self._close(assignment, None)
+        plan = self._prepare(work_dir)
+        if isinstance(plan, Ending):
+            self._close(plan, None)
             return
-        watched = self._launch(assignment, work_dir)
+        watched = None if plan is None else self._launch(plan, work_dir)
         if isinstance(watched, Ending):
             self._close(watched, None)
         elif watched is not None:
@@ -179,47 +185,58 @@ class Supervisor:
         else:
             self._recorder.stop()
 
-    def _prepare(self, work_dir: Path) -> Assignment | Ending:
-        """Fetch what the trainer starts from: the data, and the checkpoint to go on from."""
+    def _prepare(self, work_dir: Path) -> LaunchPlan | Ending | None:
+        """Fetch what the attempt starts from: data, code, packages, a checkpoint. None: abandoned on the way."""
         claim, equipment = self._claim, self._equipment
+        asking = Asking(self._spool.notice, lambda line: self._spool.log([line]), self._is_unwanted, self._holder)
         try:
             if claim.attempt > 1:
                 remove_left_overs(claim, equipment.database, equipment.storage)
-            beginning = fetch_beginning(claim, work_dir, equipment.storage, self._spool.notice)
-            assignment = make_assignment(claim, work_dir, equipment.storage, beginning, equipment.roots)
-        except (MissingObject, NothingToInitializeFrom) as error:
-            return failed(Cause.INVALID_DATA, str(error))
+            plan = plan_launch(claim, work_dir, equipment, asking)
+        except EnvironmentCancelled:
+            return None if self._orders.stop is None else Ending(succeeded=False, cause=self._orders.stop.cause)
         except (OSError, TrainshedError) as error:
-            log.exception("data_not_fetched", job_id=self.key[0])
-            return failed(Cause.WORKER_LOST, f"The data could not be fetched: {reason_of(error)}.")
-        self._resumed = resumption_of(beginning, equipment.database)
-        return assignment
+            log.exception("attempt_not_prepared", job_id=self.key[0])
+            return why_not_launched(error)
+        self._resumed = resumption_of(plan.beginning, equipment.database)
+        return plan
 
-    def _launch(self, assignment: Assignment, work_dir: Path) -> Watched | Ending | None:
+    @property
+    def _holder(self) -> str:
+        return f"{self.key[0]}-{self.key[1]}"
+
+    def _is_unwanted(self) -> bool:
+        return self._orders.abandoned or self._orders.stop is not None
+
+    def _launch(self, plan: LaunchPlan, work_dir: Path) -> Watched | Ending | None:
         """Run the trainer to its end; None when the attempt was abandoned on the way."""
-        framework = assignment.spec.framework
-        interpreter = self._equipment.interpreters.get(framework)
-        if interpreter is None:
-            return failed(Cause.WORKER_LOST, f"This worker has no interpreter for {framework}.")
-        environment = trainer_environment(assignment.devices, assignment.threads, work_dir, self._equipment.environment)
+        equipment, assignment = self._equipment, plan.assignment
+        self._deadline_ns = equipment.clock.boot_ns() + round(self._claim.remaining_s * SECOND_NS)
+        environment = trainer_environment(assignment.devices, assignment.threads, work_dir, equipment.environment)
         watched: Watched | Ending | None = None
         for _ in range(_LAUNCHES):
             if self._orders.stop is not None:
                 return Ending(succeeded=False, cause=self._orders.stop.cause)
             request = LaunchRequest(
-                interpreter, environment, assignment, self._equipment.lock_dir, self._orders.until_boot_ns
+                plan.interpreter,
+                environment,
+                assignment,
+                equipment.lock_dir,
+                self._orders.until_boot_ns,
+                plan.entry,
+                plan.sandbox,
             )
-            watched = self._run_once(request)
+            watched = self._run_once(request, plan.proof)
             if not (isinstance(watched, Watched) and isinstance(watched.end, Busy)) or not self._free_locks():
                 break
         return watched
 
-    def _run_once(self, request: LaunchRequest) -> Watched | Ending | None:
+    def _run_once(self, request: LaunchRequest, proof: Proof) -> Watched | Ending | None:
         try:
             running = self._equipment.launcher.start(request)
         except LaunchFailed as error:
             log.exception("launch_failed", job_id=self.key[0])
-            return failed(Cause.WORKER_LOST, error.told.format(framework=request.assignment.spec.framework))
+            return failed(Cause.WORKER_LOST, error.told.format(framework=request.framework))
         try:
             return Watch(
                 running,
@@ -230,6 +247,7 @@ class Supervisor:
                 deadline_ns=self._deadline_ns,
                 on_started=self._started,
                 on_checkpoint=self._checkpoints.offer,
+                proof=proof,
             ).run()
         finally:
             running.close()
@@ -277,12 +295,13 @@ class Supervisor:
 
     def _exports(self, artifacts: Sequence[Artifact], work_dir: Path) -> More | None:
         """What makes the files that the spec asks for; None when it asks for none."""
-        if not self._claim.spec.exports:
+        spec = self._claim.spec
+        if isinstance(spec, EffectiveScriptSpec) or not spec.exports:
             return None
         return partial(
             make_exports,
-            self._equipment.export,
-            self._claim.spec.exports,
+            exporter_for(self._equipment, spec),
+            spec.exports,
             artifacts,
             work_dir,
             self._equipment.interpreters,
@@ -304,4 +323,10 @@ class Supervisor:
             key=self.key,
             device_ids=[device.id for device in self._claim.devices],
             quarantine=equipment.quarantine,
+            max_artifact_bytes=None if code_of(self._claim.spec) is None else equipment.code.max_artifact_bytes,
         )
+
+
+def _keeps_periodic(spec: AnyEffective) -> bool:
+    """Whether checkpoints are kept that are neither the newest nor the best."""
+    return not isinstance(spec, EffectiveScriptSpec) and spec.hyperparameters.checkpoint_every_epochs is not None

@@ -19,6 +19,7 @@ from workers.inventory.cores import usable_cores
 from workers.inventory.neighbours import Neighbours, Policy, SystemProcesses
 from workers.lookout import Lookout
 from workers.repeated import within
+from workers.sandbox_probe import isolation, lacking
 from workers.surroundings import DRIVER_SILENT, PROBE_SILENT, Surroundings
 from workers.trainer_user import TrainerUsers
 
@@ -27,8 +28,12 @@ log = structlog.get_logger("worker")
 FIRST_LOOK_S: Final = 30.0
 """How long a start waits for the driver, and for the disks; the worker then registers and says what is missing."""
 
+WEAK_ISOLATION: Final = "weak_isolation"
+"""The code of the problem."""
+
 NO_FRAMEWORK: Final = (
-    "This worker found no framework. Install trainshed[torch] or trainshed[tensorflow], or set "
+    "This worker found no framework, so it runs nothing but scripts with the framework 'python'. Install "
+    "trainshed[torch] or trainshed[tensorflow], or set "
     'TRAINSHED_INTERPRETERS={"torch": "/opt/torch/bin/python"}.'
 )
 
@@ -67,7 +72,10 @@ def survey(
         within(FIRST_LOOK_S, probe, Condition(blockers=(PROBE_SILENT,))),
         clock,
         interval_s=settings.inventory_s,
-        standing=[Remark(SELF_TEST_FAILED, f"{name} is not offered: {fault}") for name, fault in faults.items()],
+        standing=[
+            *(Remark(SELF_TEST_FAILED, f"{name} is not offered: {fault}") for name, fault in faults.items()),
+            *_isolation(users),
+        ],
         missing=None if interpreters else NO_FRAMEWORK,
         metrics_port=settings.metrics_port or None,
     )
@@ -84,6 +92,12 @@ def inventory_of(settings: Settings, host_id: str) -> Inventory:
             cpu_slots=settings.cpu_slots,
         )
     )
+
+
+def _isolation(users: TrainerUsers | None) -> list[Remark]:
+    """What code of users cannot have here, since the host cannot shut it off from the network as it should."""
+    lacks = lacking(isolation(None if users is None else users.uids[-1]))
+    return [] if lacks is None else [Remark(WEAK_ISOLATION, lacks)]
 
 
 def _self_test(

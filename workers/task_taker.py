@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -15,17 +15,18 @@ from app.broker import CHANNEL_ANSWERS
 from app.db import Database, DatabaseDown
 from app.predictions.files import model_files
 from app.predictions.states import TaskKind
-from app.predictions.tasks import Taken, fail, give_back, next_id, take, task_error
+from app.predictions.tasks import Taken, Wanted, fail, give_back, next_id, take, task_error
 from workers.answers import Predictor, Unanswered
 from workers.export_tasks import Exports
 from workers.model_store import ModelStore
+from workers.user_launch import UserLaunch
 
 log = structlog.get_logger("worker")
 
 _LOOK_S: Final = 1.0
 _AFTER_FAULT_S: Final = 1.0
 LAST_WORDS_S: Final = 3.0
-_NO_MODEL: Final = task_error("model_unreadable", "The job's model files are not there any more.")
+NO_MODEL: Final = task_error("model_unreadable", "The job's model files are not there any more.")
 _FAULT: Final = task_error("internal", "The worker failed; its log has the reason.")
 
 Write = Callable[[Session, datetime], Sequence[str]]
@@ -40,7 +41,10 @@ class Rings(Protocol):
 
 @dataclass(frozen=True)
 class Tools:
-    """What tasks are answered with; `instance` is this start of the worker."""
+    """What tasks are answered with; `instance` is this start of the worker.
+
+    `user_launch` starts what runs the code of python models; None: this worker runs none.
+    """
 
     database: Database
     bell: Rings
@@ -49,6 +53,7 @@ class Tools:
     make_predictor: Callable[[], Predictor]
     instance: str
     look_s: float = _LOOK_S
+    user_launch: UserLaunch | None = None
 
 
 class Taker:
@@ -64,9 +69,9 @@ class Taker:
         self._answers_database = True
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def requests(self) -> Collection[str] | None:
-        """The requests that this host can answer; None: all of the kind."""
-        return None
+    def wanted(self) -> Wanted:
+        """The tasks that this thread can do."""
+        return Wanted(self.kind)
 
     def carry_out(self, taken: Taken, files: Sequence[Artifact]) -> Write:
         """Find the answer; returns what writes it.
@@ -113,21 +118,21 @@ class Taker:
             self.rung.wait(self.tools.look_s)
 
     def _take(self) -> tuple[Taken, list[Artifact]] | None:
-        database, requests = self.tools.database, self.requests()
+        database, wanted = self.tools.database, self.wanted()
         with database.read() as session:
-            waiting = next_id(session, self.kind, requests)
+            waiting = next_id(session, wanted)
         self._say_database_is(answering=True)
         if waiting is None:
             return None
         with database.write() as session:
             now = database.now(session)
-            taken = take(session, self.kind, self._worker_id, self.tools.instance, now, requests)
+            taken = take(session, wanted, self._worker_id, self.tools.instance, now)
             return None if taken is None else (taken, model_files(session, taken.job_id))
 
     def _work(self, taken: Taken, files: Sequence[Artifact]) -> Write:
         """What writes the end of a task, whatever becomes of it."""
         try:
-            return self.carry_out(taken, files) if files else _failing(taken, _NO_MODEL)
+            return self.carry_out(taken, files) if files else _failing(taken, NO_MODEL)
         except Unanswered as unanswered:
             log.info("task_unanswered", task_id=taken.id, code=unanswered.error["code"], again=unanswered.again)
             return _failing(taken, unanswered.error, again=unanswered.again)

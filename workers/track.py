@@ -1,17 +1,17 @@
 """Where a training is: all that a checkpoint must know of it, taken up again from one and copied out for one."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.spec import Layer
+from app.spec import WeightFacts
 from workers.backends.base import Diverged, Session, SessionState
 from workers.backends.initial import Weights
 from workers.checkpoints import Position, State, UnreadableCheckpoint, read
 from workers.context import Context
-from workers.data.dataset import Dataset
 from workers.decisions import Decisions
 from workers.early_stopping import finite
 from workers.environment_record import spec_digest
@@ -119,8 +119,10 @@ def finite_weights(session: Session) -> Weights:
     return weights
 
 
-def read_own(assignment: Assignment, layers: list[Layer], data: Dataset, context: Context) -> State | None:
+def read_own(assignment: Assignment, facts: Mapping[str, WeightFacts] | None, context: Context) -> State | None:
     """Read the checkpoint that this training goes on from; None for one from the start.
+
+    `facts`: of the model's weights, None where they are not known yet: then `require_own_weights` is for later.
 
     Another number of threads is allowed, with a notice: torch's sums depend on it in their last bits.
 
@@ -136,10 +138,8 @@ def read_own(assignment: Assignment, layers: list[Layer], data: Dataset, context
         raise UnreadableCheckpoint(folder, f"it was made by {position.framework}, and this job uses {spec.framework}.")
     if position.spec_digest != spec_digest(spec):
         raise UnreadableCheckpoint(folder, "it was made by a job with another spec.")
-    try:
-        require_same_shapes(state.weights, layers, data)
-    except OtherModel as error:
-        raise UnreadableCheckpoint(folder, f"its weights are those of another model, at '{error.name}'.") from error
+    if facts is not None:
+        require_own_weights(assignment, state, facts)
     if position.threads != assignment.threads:
         context.notice(
             "threads_changed",
@@ -147,6 +147,19 @@ def read_own(assignment: Assignment, layers: list[Layer], data: Dataset, context
             "results may differ from those of an unbroken run in their last digits.",
         )
     return state
+
+
+def require_own_weights(assignment: Assignment, state: State, facts: Mapping[str, WeightFacts]) -> None:
+    """Check that the checkpoint to go on from has the model's weights.
+
+    Raises:
+        UnreadableCheckpoint: it is of another model.
+    """
+    try:
+        require_same_shapes(state.weights, facts)
+    except OtherModel as error:
+        folder = Path(assignment.work_dir) / (assignment.resume or "")
+        raise UnreadableCheckpoint(folder, f"its weights are those of another model, at '{error.name}'.") from error
 
 
 def _require_finite(values: Weights | SessionState, what: str) -> None:

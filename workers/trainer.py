@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from app.spec.job import DeviceType
+from app.spec.shared import DeviceType
 from workers.backends.base import Backend, DeviceUnavailable, Prepared, load_backend
 from workers.channel import Channel, ChannelContext
 from workers.context import Context
@@ -23,6 +23,7 @@ from workers.failure import failure_of
 from workers.loop import train
 from workers.narration import on_what, say
 from workers.protocol import Assignment, Device, Done, Failed, Started
+from workers.user_code import prepare_user_code
 
 WATCHED: Final = ("celery", "fastapi", "keras", "redis", "sqlalchemy", "tensorflow", "torch")
 """What `modules` of the last message looks for: one framework may be loaded, and nothing of the server."""
@@ -55,6 +56,7 @@ def attempt(channel: Channel, assignment: int, environment: dict[str, str], load
         job = Assignment.model_validate_json(_read(assignment))
         verify_devices(job.spec.device_type, job.devices)
         verify_environment(environment, job.devices)
+        prepare_user_code(job)
         backend = load(job.spec.framework)
         prepared = backend.prepare(job.devices, job.threads)
         gc.freeze()

@@ -8,10 +8,10 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from app.spec import layers_of
 from workers.backends.base import Backend, Diverged, DType, Steps
 from workers.backends.pace import Pace, Speed
 from workers.backends.schedules import learning_rates
+from workers.blueprint import blueprint_of
 from workers.checkpointing import Checkpointer
 from workers.checkpoints import State
 from workers.context import Context, Reporter
@@ -19,12 +19,12 @@ from workers.data.metrics import readings
 from workers.data.order import epoch_plan, steps_per_epoch
 from workers.environment_record import environment_record
 from workers.epoch_run import EpochRun, Window
-from workers.evaluation import Evaluator, block_rows
+from workers.evaluation import Evaluator
 from workers.handover import PROBE_ROWS, Finished, hand_over
 from workers.narration import Narrator
-from workers.preparation import has_batch_norm, open_session, parameter_count, read_dataset
+from workers.preparation import open_session, parameter_count, read_dataset
 from workers.protocol import Assignment, Done, Progress
-from workers.track import Track, finite_weights, read_own
+from workers.track import Track, finite_weights, read_own, require_own_weights
 
 Clock = Callable[[], float]
 
@@ -61,10 +61,10 @@ class Training:
         self._narrator = narrator
         self._work_dir = Path(assignment.work_dir)
         self._data = data = read_dataset(assignment, context, dtype)
-        self._layers = layers_of(self._spec, data.output_units, data.input_shape)
-        self._resumed = read_own(assignment, self._layers, data, context)
+        self._blueprint = blueprint_of(assignment, data)
+        self._resumed = read_own(assignment, self._blueprint.facts(data), context)
         self._track = Track(assignment, validated=len(data.parts["validation"]) > 0, resumed=self._resumed)
-        self._fold = has_batch_norm(self._layers)
+        self._fold = self._blueprint.fold
         self._rows = len(data.parts["train"])
         self._per_epoch = steps_per_epoch(self._rows, self._settings.batch_size, fold_single=self._fold)
         self._steps = self._settings.epochs * self._per_epoch
@@ -79,18 +79,18 @@ class Training:
             before=lambda: self._reporter.send_points(self._progress()),
             resumed=None if self._resumed is None else (self._track.step, self._track.epoch),
         )
-        block = block_rows(self._layers, data.input_shape)
-        self._session = open_session(assignment, self._layers, data, backend, dtype)  # nothing may fail after it
-        self._evaluator = Evaluator(self._session, data, self._spec, block, self._safe_point)
+        self._session = open_session(assignment, self._blueprint, data, backend, dtype)  # nothing may fail after it
+        self._evaluator = Evaluator(self._session, data, self._spec, self._blueprint.block, self._safe_point)
 
     def close(self) -> None:
         self._session.close()
 
     def run(self) -> Done:
         if self._resumed is not None:
+            require_own_weights(self._assignment, self._resumed, self._session.facts())
             self._session.restore(self._resumed.weights, self._resumed.optimizer)
             self._resumed = None
-        self._narrator.begin(self._spec, self._data, parameter_count(self._layers, self._data), self._steps)
+        self._narrator.begin(self._spec, self._data, parameter_count(self._session.facts()), self._steps)
         self._narrator.going_on(self._track.step, self._track.epoch)
         try:
             return self._train()
@@ -179,7 +179,7 @@ class Training:
         self._narrator.tested(values)
         finished = Finished(
             spec=self._spec,
-            layers=self._layers,
+            blueprint=self._blueprint,
             data=self._data,
             weights=finite_weights(self._session),
             metrics=self._metrics,

@@ -31,9 +31,16 @@ class UnusableArtifact(TrainshedError):
 
 
 def store_artifacts(
-    storage: Storage, artifacts: Iterable[Artifact], work_dir: Path, job_id: str, attempt: int
+    storage: Storage,
+    artifacts: Iterable[Artifact],
+    work_dir: Path,
+    job_id: str,
+    attempt: int,
+    most_bytes: int | None = None,
 ) -> list[ArtifactFacts]:
     """Store the files and say what they are; the last one wins where a name was announced twice.
+
+    `most_bytes`: how many all of them may have together; None: as many as there are.
 
     To be called when no process of the attempt is left, so that a file cannot change under the check.
 
@@ -45,6 +52,8 @@ def store_artifacts(
     if len(announced) > MOST:
         raise UnusableArtifact(next(iter(announced)), f"is one of {len(announced)}; at most {MOST} are stored")
     files = [(artifact, checked_path(artifact, work_dir)) for artifact in announced.values()]
+    if most_bytes is not None:
+        _check_sizes(files, most_bytes)
     try:
         return [_store(storage, artifact, path, job_id, attempt) for artifact, path in files]
     except OSError:
@@ -53,6 +62,17 @@ def store_artifacts(
             with contextlib.suppress(OSError):
                 storage.delete(artifact_key(job_id, attempt, artifact.name))
         raise
+
+
+def _check_sizes(files: Sequence[tuple[Artifact, Path]], most_bytes: int) -> None:
+    sizes = [path.stat().st_size for _, path in files]
+    if sum(sizes) > most_bytes:
+        artifact, _ = files[sizes.index(max(sizes))]
+        raise UnusableArtifact(
+            artifact.name,
+            f"has {max(sizes)} bytes, and all files of the job together {sum(sizes)}, more than the {most_bytes} that "
+            "TRAINSHED_MAX_ARTIFACT_BYTES allows",
+        )
 
 
 def checked_path(artifact: Artifact, work_dir: Path) -> Path:

@@ -18,7 +18,7 @@ from workers.launch_port import Busy, Ended, LauncherGone, Running, StartedEvent
 from workers.log_lines import LogLines
 from workers.memory_events import oom_kills
 from workers.orders import Orders
-from workers.outcome import Watched
+from workers.outcome import Proof, Watched
 from workers.protocol import (
     Artifact,
     Checkpoint,
@@ -48,7 +48,7 @@ class Watch:
     """One attempt from the launch to the launcher's last event; runs in the thread that calls `run`.
 
     `on_started` is called once, when both the launcher and the trainer have said that the trainer is up,
-    `on_checkpoint` for each checkpoint that the trainer announces; neither may block.
+    `on_checkpoint` for each checkpoint that the trainer announces; neither may block. `proof` is passed on.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Watch:
         deadline_ns: int,
         on_started: Callable[[StartedEvent, Started], None],
         on_checkpoint: Callable[[Checkpoint], None],
+        proof: Proof = Proof.MODEL,
     ) -> None:
         self._running = running
         self._orders = orders
@@ -73,6 +74,7 @@ class Watch:
         self._lingered = False
         self._on_started = on_started
         self._on_checkpoint = on_checkpoint
+        self._proof = proof
         self._steps = StopSteps(grace_s)
         self._until = 0
         self._decoder = Decoder()
@@ -211,6 +213,7 @@ class Watch:
             tail=self._lines.tail(),
             out_of_memory=oom_kills() > self._oom_kills,
             lingered=self._lingered,
+            proof=self._proof,
         )
 
 

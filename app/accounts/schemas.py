@@ -14,6 +14,7 @@ def key_json(key: ApiKey, project: str) -> dict[str, Any]:
         "user": key.user,
         "name": key.name,
         "role": key.role,
+        "permissions": list(key.permissions),
         "hint": f"{key.hint}…",
         "created_at": to_rfc3339(key.created_at),
         "expires_at": None if key.expires_at is None else to_rfc3339(key.expires_at),

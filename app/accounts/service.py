@@ -1,11 +1,13 @@
 """Who may do what: projects, API keys, and the principal behind a request.
 
-InvalidAccount   a name, a user or an expiry that cannot be
+InvalidAccount   a name, a user, an expiry or a permission that cannot be
 LastAdminKey     revoking this key would lock everybody out
+CodeNotAllowed   the key lacks the permission to bring code along
 """
 
 import hmac
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -23,6 +25,10 @@ from app.spec import SpecProblem
 
 _ACCOUNTS_LOCK: Final = 7_301_010
 _NAME_LIMIT: Final = 120
+CODE: Final = "code"
+PERMISSIONS: Final = (CODE,)
+"""What a key may besides its role. No role has any of it by itself, an admin's neither."""
+
 FIRST_PROJECT: Final = "default"
 FIRST_USER: Final = "admin"
 
@@ -51,6 +57,13 @@ class Principal:
     project: str
     user: str
     role: Role
+    permissions: frozenset[str] = frozenset()
+
+    def may(self, permission: str) -> bool:
+        """Whether the key has the permission, whatever its role; KeyError for one that does not exist."""
+        if permission not in PERMISSIONS:
+            raise KeyError(permission)
+        return permission in self.permissions
 
 
 class InvalidAccount(TrainshedError):
@@ -71,6 +84,20 @@ class LastAdminKey(Conflict):
         self.key_id = key_id
 
 
+class CodeNotAllowed(TrainshedError):
+    """Code of users runs as programs on the workers' hosts, so a key may bring it along only when somebody said so."""
+
+    code: ClassVar[str] = "code_not_allowed"
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(
+            "This needs a key with the permission 'code'; yours does not have it. An admin gives it with "
+            f"`trainshed key permit {key_id} code` on the server's host, or with PATCH /v1/keys/{key_id} and "
+            '{"permissions": ["code"]}.'
+        )
+        self.required_permission = CODE
+
+
 def authenticate(session: Session, secret: str, now: datetime) -> Principal | None:
     """The principal of a key, or None when it does not work (now). What is no key costs no query."""
     if not keys.is_well_formed(secret):
@@ -83,7 +110,7 @@ def authenticate(session: Session, secret: str, now: datetime) -> Principal | No
     # The comparison that counts is this one, not the database's, whose collation and timing are not ours.
     if not hmac.compare_digest(key.digest, digest) or not _works(key, now):
         return None
-    return Principal(key.id, key.project_id, project, key.user, Role(key.role))
+    return Principal(key.id, key.project_id, project, key.user, Role(key.role), frozenset(key.permissions))
 
 
 def create_key(
@@ -95,12 +122,15 @@ def create_key(
     role: Role,
     now: datetime,
     expires_at: datetime | None = None,
+    permissions: Iterable[str] = (),
 ) -> tuple[ApiKey, str]:
     """Make a key; the second value is its text, which cannot be read again later. An unknown project is made too.
 
     Raises:
-        InvalidAccount: a name is empty, too long or has control characters, or `expires_at` has passed.
+        InvalidAccount: a name is empty, too long or has control characters, `expires_at` has passed, or a permission
+            does not exist.
     """
+    granted = _permissions(permissions)
     owner = _checked("user", user, "ada")
     label = _checked("name", name, "laptop")
     if expires_at is not None and expires_at <= now:
@@ -113,6 +143,7 @@ def create_key(
         user=owner,
         name=label,
         role=role.value,
+        permissions=granted,
         hint=text.hint,
         digest=keys.digest(text.text),
         created_at=now,
@@ -123,7 +154,7 @@ def create_key(
     return key, text.text
 
 
-def first_key(session: Session, now: datetime) -> str | None:
+def first_key(session: Session, now: datetime, permissions: Iterable[str] = ()) -> str | None:
     """The text of the first admin key, made when there is no key at all; None when there is one.
 
     Of several processes that ask at once exactly one gets a key.
@@ -131,7 +162,15 @@ def first_key(session: Session, now: datetime) -> str | None:
     lock_key(session, _ACCOUNTS_LOCK)
     if session.scalar(select(ApiKey.id).limit(1)) is not None:
         return None
-    made = create_key(session, project=FIRST_PROJECT, user=FIRST_USER, name="first key", role=Role.ADMIN, now=now)
+    made = create_key(
+        session,
+        project=FIRST_PROJECT,
+        user=FIRST_USER,
+        name="first key",
+        role=Role.ADMIN,
+        now=now,
+        permissions=permissions,
+    )
     return made[1]
 
 
@@ -176,6 +215,36 @@ def revoke_key(session: Session, key_id: str, now: datetime) -> ApiKey:
     key.revoked_at = now
     session.flush()
     return key
+
+
+def permit_key(session: Session, key_id: str, permissions: Iterable[str]) -> tuple[ApiKey, str]:
+    """Give a key just these permissions; the second value is the name of its project.
+
+    Raises:
+        NotFound: there is no such key.
+        InvalidAccount: a permission does not exist.
+        Conflict: the key is revoked, so nothing can be given to it any more.
+    """
+    granted = _permissions(permissions)
+    lock_key(session, _ACCOUNTS_LOCK)
+    key = session.get(ApiKey, key_id)
+    if key is None:
+        raise NotFound("key", key_id)
+    if key.revoked_at is not None:
+        raise Conflict(f"Key '{key_id}' is revoked; make a new one with these permissions.")
+    key.permissions = granted
+    session.flush()
+    return key, session.scalars(select(Project.name).where(Project.id == key.project_id)).one()
+
+
+def _permissions(asked: Iterable[str]) -> list[str]:
+    """Each once, in our own order."""
+    wanted = list(asked)
+    for permission in wanted:
+        if permission not in PERMISSIONS:
+            known = ", ".join(f"'{name}'" for name in PERMISSIONS)
+            raise InvalidAccount("permissions", f"'{permission[:40]}' is no permission; known: {known}.", '["code"]')
+    return [name for name in PERMISSIONS if name in wanted]
 
 
 def _works(key: ApiKey, now: datetime) -> bool:

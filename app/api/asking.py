@@ -29,8 +29,18 @@ WAITS: Mapping[int | str, dict[str, Any]] = {
 }
 
 
-def put_into_queue(services: Services, principal: Principal, job_id: str, kind: TaskKind, request: str) -> str:
+def put_into_queue(
+    services: Services,
+    principal: Principal,
+    job_id: str,
+    kind: TaskKind,
+    request: str,
+    *,
+    framework: str | None = None,
+) -> str:
     """Write the task, and ring for a worker; its id. An export that waits or runs already is not asked for twice.
+
+    `framework`: whose interpreter must run the user's code for it; None: no such code runs.
 
     Raises:
         TooManyTasks: as many of the project wait as may.
@@ -38,7 +48,7 @@ def put_into_queue(services: Services, principal: Principal, job_id: str, kind: 
     """
     task_id = new_id("tsk")
     deadline_s = services.limits.predict_deadline_s
-    new = NewTask(task_id, principal.project_id, job_id, principal.user, kind, request, deadline_s)
+    new = NewTask(task_id, principal.project_id, job_id, principal.user, kind, request, deadline_s, framework)
     try:
         with services.database.write() as session:
             if kind is TaskKind.EXPORT:

@@ -7,7 +7,7 @@ import anyio
 from anyio.to_thread import run_sync
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.accounts.service import Principal, Role, authenticate
+from app.accounts.service import CodeNotAllowed, Principal, Role, authenticate
 from app.api.errors import Forbidden, Unauthenticated
 from app.clock import Clock
 from app.db import Database
@@ -40,6 +40,12 @@ def demand(principal: Principal, required: Role) -> None:
         raise Forbidden(principal.role.value, required.value)
 
 
+def demand_permission(principal: Principal, permission: str) -> None:
+    """Raise `CodeNotAllowed` when the key does not have the permission; `code` is the only one there is."""
+    if not principal.may(permission):
+        raise CodeNotAllowed(principal.key_id)
+
+
 class Authenticator:
     """Who a key belongs to, asked at most once per `ttl_s` and key, so that a revoked key stops within that time.
 
@@ -70,7 +76,7 @@ class Authenticator:
         return principal
 
     def forget(self) -> None:
-        """Ask again for every key: called when one is revoked here."""
+        """Ask again for every key: called when one is revoked or changed here."""
         self._known.clear()
 
     def _ask(self, secret: str) -> Principal | None:

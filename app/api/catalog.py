@@ -16,7 +16,7 @@ from app.tables import BUILTIN
 
 router = api_router(prefix="/v1", tag="Jobs")
 
-FRAMEWORKS: Final = ("torch", "tensorflow")
+FRAMEWORKS: Final = ("torch", "tensorflow", "python")
 
 
 @router.get("/catalog", summary="List what a spec can choose from", responses={200: {"model": CatalogView}})

@@ -9,7 +9,6 @@ import structlog
 from anyio.to_thread import run_sync
 from fastapi import Path as PathParameter
 from fastapi import Query, Request, Response
-from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -42,8 +41,7 @@ from app.datasets.service import (
 )
 from app.errors import Conflict, NotFound
 from app.ids import pattern
-from app.jobs.models import Job
-from app.jobs.states import FINAL
+from app.jobs.inputs import holders_of
 from app.tables import BUILTIN, Preview, detect, format_of, preview
 from app.tables.apart import PACKED, preview_apart, profile_apart
 
@@ -265,18 +263,6 @@ def _preview_stored(services: Services, dataset: Dataset, rows: int) -> Preview:
 @router.delete("/{dataset_id}", status_code=204, summary="Delete a table", responses=problems("conflict"))
 def remove_dataset(dataset_id: OwnDataset, services: ServicesDep, principal: PrincipalDep) -> Response:
     """Gone for good, unless a job that is not over needs it."""
-    delete_dataset(services.database, services.storage, principal.project_id, dataset_id, holders=_holders)
+    delete_dataset(services.database, services.storage, principal.project_id, dataset_id, holders=holders_of)
     services.schemas.clear()
     return Response(status_code=204)
-
-
-def _holders(session: Session, dataset_id: str) -> list[str]:
-    """The jobs that need it still; those that are over let go of it."""
-    over = [state.value for state in FINAL]
-    session.execute(
-        update(Job)
-        .where(Job.dataset_id == dataset_id, Job.state.in_(over))
-        .values(dataset_id=None)
-        .execution_options(synchronize_session=False)
-    )
-    return list(session.scalars(select(Job.id).where(Job.dataset_id == dataset_id).order_by(Job.id)))

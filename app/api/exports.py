@@ -16,9 +16,9 @@ from app.api.routing import api_router
 from app.api.services import PrincipalDep, Services, ServicesDep
 from app.artifacts.models import Artifact
 from app.artifacts.repository import list_artifacts
-from app.jobs.repository import get_job
+from app.jobs.repository import JobRow, get_job
 from app.predictions.errors import NoModel, NotThisFramework, TaskFailed
-from app.predictions.files import EXPORT_FILES, FRAMEWORK_OF, model_files
+from app.predictions.files import CODE_FORMATS, EXPORT_FILES, FRAMEWORK_OF, is_python_model, model_files
 from app.predictions.models import ModelTask
 from app.predictions.schemas import export_json, made_export_json
 from app.predictions.states import TaskKind, TaskState
@@ -85,9 +85,7 @@ def _ask(services: Services, principal: Principal, job_id: str, raw: bytes) -> t
         if not model_files(session, job_id):
             raise NoModel(job_id, job.state)
         body = validated(decode(raw), ExportRequest)
-        framework = FRAMEWORK_OF.get(body.format)
-        if framework not in (None, job.framework):
-            raise NotThisFramework(body.format, job.framework)
+        framework, runs = _framework(body.format, job)
         there = _files_of(list_artifacts(session, job_id), body.format)
         request = export_request(body.format)
         task_id = open_export(session, job_id, request)
@@ -95,8 +93,25 @@ def _ask(services: Services, principal: Principal, job_id: str, raw: bytes) -> t
         return json_response(made_export_json(job_id, body.format, there))
     if task_id is None:
         demand_worker(services, framework)
-        task_id = put_into_queue(services, principal, job_id, TaskKind.EXPORT, request)
+        task_id = put_into_queue(services, principal, job_id, TaskKind.EXPORT, request, framework=runs)
     return task_id, body.timeout_s or DEFAULT_TIMEOUT_S
+
+
+def _framework(form: str, job: JobRow) -> tuple[str | None, str | None]:
+    """The framework that a worker must have for it, and the one that must run the user's code for it, if any must.
+
+    Raises:
+        NotThisFramework: no model of the job's kind and framework can be of this format.
+    """
+    if not is_python_model(job.effective_spec):
+        needed = FRAMEWORK_OF.get(form)
+        if needed not in (None, job.framework):
+            raise NotThisFramework(form, job.framework)
+        return needed, None
+    needed = CODE_FORMATS.get(form)
+    if needed not in (None, job.framework):
+        raise NotThisFramework(form, job.framework, python=True)
+    return needed, needed
 
 
 def _files_of(artifacts: list[Artifact], form: str) -> list[Artifact]:

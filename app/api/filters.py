@@ -24,7 +24,8 @@ IdempotencyKey = Annotated[
 # Async, though it waits for nothing: FastAPI sends every other dependency to a thread and back.
 async def _filters(
     state: Annotated[list[JobState] | None, Query(description="One or more states.")] = None,
-    framework: Annotated[str | None, Query(pattern="^(torch|tensorflow)$")] = None,
+    framework: Annotated[str | None, Query(pattern="^(torch|tensorflow|python)$")] = None,
+    kind: Annotated[str | None, Query(pattern="^(model|script)$", description="`model` or `script`.")] = None,
     tag: Annotated[str | None, Query(description="`key:value`.", examples=["team:birds"])] = None,
     created_after: Annotated[Moment | None, Query(description=_TIME)] = None,
     created_before: Annotated[Moment | None, Query(description=_TIME)] = None,
@@ -33,6 +34,7 @@ async def _filters(
     return JobFilter(
         states=tuple(dict.fromkeys(state or ())),
         framework=framework,
+        kind=kind,
         tag=_tag(tag),
         created_after=created_after,
         created_before=created_before,

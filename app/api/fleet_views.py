@@ -88,6 +88,8 @@ class ConditionView(View):
     disk_free_bytes: int | None
     disk_total_bytes: int | None
     shm_bytes: int | None
+    environments: int | None = Field(description="Environments of packages that are kept there; null: not told.")
+    environments_bytes: int | None = Field(description="What these take of the disk.")
     roots: dict[str, RootView]
     problems: list[RemarkView] = Field(description="Things to see to.")
     blockers: list[RemarkView] = Field(description="While there is one, nothing new starts on this host.")

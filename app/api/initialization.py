@@ -12,7 +12,15 @@ from app.checkpoints.headers import WEIGHTS_FILE, UnreadableHeader, tensor_shape
 from app.checkpoints.repository import CheckpointFacts, choose, steps_of
 from app.errors import NotFound
 from app.jobs.repository import get_job
-from app.spec import EffectiveSpec, InvalidSpec, SpecProblem, TableSchema
+from app.spec import (
+    AnyEffective,
+    EffectiveScriptSpec,
+    EffectiveSpec,
+    InvalidSpec,
+    PythonModel,
+    SpecProblem,
+    TableSchema,
+)
 from app.spec.summary import model_of
 from app.spec.weights import weight_shapes
 from app.storage import MissingObject
@@ -23,16 +31,22 @@ _SHOWN: Final = 3
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def check_initialization(services: Services, principal: Principal, spec: EffectiveSpec, table: TableSchema) -> None:
-    """Do nothing for a spec that starts from drawn weights.
+def check_initialization(
+    services: Services, principal: Principal, spec: AnyEffective, table: TableSchema | None
+) -> None:
+    """Do nothing for a spec that starts from drawn weights, or is a script's, which has no `table` either.
+
+    The shapes of a model that the user's code builds are known only when it runs: then the trainer compares them.
 
     Raises:
         InvalidSpec: names what is wrong, and what there is instead.
         StorageUnavailable: the checkpoint cannot be looked at now.
     """
-    if spec.initialize_from is None:
+    if isinstance(spec, EffectiveScriptSpec) or table is None or spec.initialize_from is None:
         return
     theirs = _shapes(services, _find(services, principal, spec))
+    if isinstance(spec.model, PythonModel):
+        return
     ours = weight_shapes(*model_of(spec, table))
     if ours != theirs:
         raise _refusal("", f"the weights of the two models differ: {_difference(ours, theirs)}.", None)
@@ -43,9 +57,11 @@ def _find(services: Services, principal: Principal, spec: EffectiveSpec) -> Chec
     assert source is not None  # noqa: S101 - the caller has looked; this tells the type checker
     with services.database.read() as session:
         try:
-            get_job(session, principal.project_id, source.job)
+            kind = get_job(session, principal.project_id, source.job).kind
         except NotFound:
             raise _refusal("/job", f"there is no job '{source.job}' in this project.", None) from None
+        if kind == "script":
+            raise _refusal("/job", f"job {source.job} runs a script; its checkpoints are files of its own.", None)
         found = choose(session, source.job, source.checkpoint)
         if found is not None:
             return found

@@ -1,6 +1,7 @@
 """What Swagger UI offers to fill the form of a job with: whole specs, then one for each model, layer and optimizer.
 
-Every one is accepted as it stands; a test posts them all.
+Every one is accepted as it stands, those with code of one's own from a key that has the permission `code`; a test posts
+them all.
 """
 
 import json
@@ -9,7 +10,7 @@ from functools import cache
 from typing import Any, Final
 
 from app.spec.catalog import Entry, entries
-from app.spec.examples import EXAMPLES, UPLOADED
+from app.spec.examples import BUNDLE, CODE_EXAMPLES, EXAMPLES, UPLOADED
 
 # Digits are pictures of eight by eight, flat in the table: what stands before a layer gives it the axes that it needs.
 _PICTURE: Final[dict[str, Any]] = {"type": "reshape", "shape": [8, 8, 1]}
@@ -28,9 +29,9 @@ def job_examples() -> dict[str, dict[str, Any]]:
     """OpenAPI's named examples of a posted spec, in the order in which they are shown."""
     shown = {
         name: {"summary": str(spec.get("name", name)), "value": spec}
-        for name, spec in EXAMPLES.items()
+        for name, spec in (EXAMPLES | CODE_EXAMPLES).items()
         # One that needs an upload first would fail when it is tried out as it stands.
-        if UPLOADED not in json.dumps(spec)
+        if not any(upload in json.dumps(spec) for upload in (BUNDLE, UPLOADED))
     }
     known = entries()
     for entry in known["models"]:

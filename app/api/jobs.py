@@ -14,7 +14,7 @@ from app.api.openapi import json_body, problems
 from app.api.paging import JobPage, list_response
 from app.api.routing import api_router, role
 from app.api.services import PrincipalDep, Services, ServicesDep
-from app.api.submission import Order, check
+from app.api.submission import Checked, Order, check
 from app.api.submitter import Submitter
 from app.api.views import AttemptView, JobDetailView, JobView, ListView, ValidationView
 from app.datasets.service import data_root
@@ -26,13 +26,20 @@ from app.jobs.states import JobState
 from app.scheduling.explain import Waiting, explain
 from app.scheduling.plan import WaitingJob
 from app.scheduling.queue import waiting_of
-from app.spec import summarise
+from app.spec import EffectiveScriptSpec, Summary, kind_of, summarise
 from app.usage.jobs import usage_of
 
 router = api_router(prefix="/v1/jobs", tag="Jobs")
 
-_BODY = json_body("JobSpec", job_examples())
-SPEC_CODES: Final = ("malformed_json", "invalid_spec", "not_enabled", "insufficient_devices")
+_BODY = json_body(("JobSpec", "ScriptSpec"), job_examples())
+SPEC_CODES: Final = (
+    "malformed_json",
+    "invalid_spec",
+    "not_enabled",
+    "insufficient_devices",
+    "code_not_allowed",
+    "storage_unavailable",
+)
 CREATED: Final[dict[int | str, dict[str, Any]]] = {
     201: {
         "model": JobView,
@@ -54,6 +61,8 @@ CREATED: Final[dict[int | str, dict[str, Any]]] = {
 )
 async def create_job(request: Request, principal: PrincipalDep, idempotency_key: IdempotencyKey = None) -> Response:
     """Check the spec against its data and the fleet, and accept it; or name everything that is wrong with it.
+
+    With the key `script` it is a script job: a command of yours. Code of yours needs a key with the permission `code`.
 
     The answer comes when the job is in the database, whether or not Redis or a worker is there.
     """
@@ -85,13 +94,21 @@ async def validate_job(request: Request, services: ServicesDep, principal: Princ
         now = _explain(services, principal.project_id, checked.waiting, checked.hosts)
         return {
             "object": "validation",
+            "kind": kind_of(checked.effective),
             "effective_spec": checked.effective.model_dump(mode="json"),
             "warnings": checked.warnings,
-            **summarise(checked.effective, checked.table).model_dump(mode="json"),
+            **_summary(checked),
             "now": now.as_json(),
         }
 
     return json_response(await run_sync(answer))
+
+
+def _summary(checked: Checked) -> dict[str, Any]:
+    """What the model of a job will be; a script's is nobody's business but its own."""
+    if checked.table is None or isinstance(checked.effective, EffectiveScriptSpec):
+        return {**dict.fromkeys(Summary.model_fields), "layers": []}
+    return summarise(checked.effective, checked.table).model_dump(mode="json")
 
 
 @router.get("", summary="List jobs", responses={200: {"model": ListView[JobView]}})

@@ -6,14 +6,15 @@ from anyio.to_thread import run_sync
 from fastapi import Path, Request, Response
 
 from app.accounts.schemas import key_json
-from app.accounts.service import Role, create_key, list_keys, revoke_key
+from app.accounts.service import Role, create_key, list_keys, permit_key, revoke_key
 from app.api.bodies import json_response, read_model
 from app.api.errors import InvalidRequest, RequestProblem
+from app.api.key_views import KeyChange, KeyRequest, KeyView, NewKeyView
 from app.api.openapi import json_body, problems
 from app.api.paging import KeyPage, list_response
 from app.api.routing import api_router, role
 from app.api.services import PrincipalDep, ServicesDep
-from app.api.views import KeyRequest, KeyView, ListView, NewKeyView
+from app.api.views import ListView
 from app.ids import pattern
 
 router = api_router(prefix="/v1/keys", tag="Keys")
@@ -23,7 +24,11 @@ _NO_REPEAT: Final = (
     "is not possible here: a key's secret is shown once and stored nowhere, so no answer could be given again; "
     "leave the header out, and revoke a key whose answer was lost."
 )
-_EXAMPLE = {"user key": {"value": {"user": "ada", "name": "laptop", "role": "user"}}}
+_EXAMPLE = {
+    "user key": {"value": {"user": "ada", "name": "laptop", "role": "user"}},
+    "one that may bring code": {"value": {"user": "ada", "name": "laptop", "role": "user", "permissions": ["code"]}},
+}
+_CHANGES = {"may bring code": {"value": {"permissions": ["code"]}}, "no more": {"value": {"permissions": []}}}
 
 
 @router.post(
@@ -56,6 +61,7 @@ async def create_api_key(request: Request, services: ServicesDep, principal: Pri
                 role=Role(wanted.role),
                 now=services.clock.now(),
                 expires_at=wanted.expires_at,
+                permissions=wanted.permissions,
             )
             return {**key_json(key, project.strip()), "secret": secret}
 
@@ -68,6 +74,28 @@ def list_api_keys(request: Request, services: ServicesDep, page: KeyPage) -> Res
     with services.database.read() as session:
         rows = list_keys(session, after=page.after, limit=page.fetch, descending=page.descending)
     return list_response(request, rows, page.limit, lambda row: key_json(*row), lambda row: row[0].id)
+
+
+@router.patch(
+    "/{key_id}",
+    summary="Change what a key may",
+    openapi_extra=json_body("KeyChange", _CHANGES) | role(Role.ADMIN),
+    responses={200: {"model": KeyView}, **problems("malformed_json", "invalid_request", "conflict")},
+)
+async def change_api_key(key_id: KeyId, request: Request, services: ServicesDep) -> Response:
+    """Give or take permissions: the list is all that the key has from now on, whatever its role.
+
+    It holds at once here, and within seconds on other API processes. Jobs that were submitted before go on.
+    """
+    wanted = await read_model(request, KeyChange)
+
+    def write() -> dict[str, object]:
+        with services.database.write() as session:
+            return key_json(*permit_key(session, key_id, wanted.permissions))
+
+    changed = await run_sync(write)
+    services.authenticator.forget()
+    return json_response(changed)
 
 
 @router.delete(

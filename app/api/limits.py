@@ -17,8 +17,10 @@ TABLES = (
     "application/vnd.apache.parquet",
     "application/octet-stream",
 )
+ARCHIVES = ("multipart/form-data", "application/zip", "application/octet-stream")
 ROWS = ("application/json", "text/csv")
 UPLOAD_PATH = "/v1/datasets"
+BUNDLE_PATH = "/v1/bundles"
 # Boundaries and part headers of a multipart body, on top of the file itself.
 _FRAMING_BYTES = 64 * 1024
 _PREDICT_PATH = re.compile(r"/v1/jobs/[^/]+/predict")
@@ -37,10 +39,18 @@ class BodyLimits:
     raised while it reads into a 400, so the overrun is remembered here and its answer replaced on the way out.
     """
 
-    def __init__(self, app: ASGIApp, max_body_bytes: int, max_upload_bytes: int, max_predict_bytes: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_body_bytes: int,
+        max_upload_bytes: int,
+        max_predict_bytes: int,
+        max_bundle_bytes: int = 256 * 1024 * 1024,
+    ) -> None:
         self.app = app
         self._json = BodyRule(max_body_bytes, JSON)
         self._upload = BodyRule(max_upload_bytes + _FRAMING_BYTES, (*TABLES, *JSON))
+        self._archive = BodyRule(max_bundle_bytes + _FRAMING_BYTES, ARCHIVES)
         self._rows = BodyRule(max_predict_bytes, ROWS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,6 +75,8 @@ class BodyLimits:
     def _rule(self, method: str, path: str, sent: str) -> BodyRule:
         if method == "POST" and path == UPLOAD_PATH:
             return self._json if content_type(sent) in JSON else self._upload
+        if method == "POST" and path == BUNDLE_PATH:
+            return self._archive
         return self._rows if method == "POST" and _PREDICT_PATH.fullmatch(path) else self._json
 
 

@@ -11,16 +11,19 @@ from pydantic import BaseModel
 from app.api.auth import is_public
 from app.api.fleet_views import QuarantineRequest
 from app.api.hold_views import HoldChange, HoldRequest
+from app.api.key_views import KeyChange, KeyRequest
 from app.api.model_views import ExportRequest, PredictRequest
 from app.api.problems import MEDIA_TYPE, PROBLEMS, problem_type
 from app.api.registration import DatasetRequest
-from app.api.views import KeyRequest, Problem
-from app.spec import JobSpec
+from app.api.routing import PERMISSION_KEY
+from app.api.views import Problem
+from app.spec import JobSpec, ScriptSpec
 
 TAGS: Final = [
     {"name": "Jobs", "description": "Submit training jobs, follow them, stop them, and fetch what they made."},
     {"name": "Models", "description": "Predict with trained models, and export them for other programs."},
     {"name": "Datasets", "description": "Upload tables to train on. Built-in ones need no upload."},
+    {"name": "Bundles", "description": "Upload code to train with, as a ZIP or a wheel."},
     {"name": "Fleet", "description": "Hosts, their devices, and who holds them."},
     {"name": "Keys", "description": "API keys: who may do what. For admins."},
     {"name": "Service", "description": "Whether the service lives, is ready, and how it is doing."},
@@ -37,10 +40,12 @@ _MODELS: Final[dict[str, type[BaseModel]]] = {
     "HoldChange": HoldChange,
     "HoldRequest": HoldRequest,
     "JobSpec": JobSpec,
+    "KeyChange": KeyChange,
     "KeyRequest": KeyRequest,
     "PredictRequest": PredictRequest,
     "Problem": Problem,
     "QuarantineRequest": QuarantineRequest,
+    "ScriptSpec": ScriptSpec,
 }
 _REF: Final = "#/components/schemas/"
 
@@ -53,9 +58,10 @@ def problems(*codes: str) -> dict[int | str, dict[str, Any]]:
     return found
 
 
-def json_body(model: str, examples: dict[str, Any] | None = None) -> dict[str, Any]:
-    """`openapi_extra` of a route that reads its JSON body itself; `model` is a name in `_MODELS`."""
-    content: dict[str, Any] = {"schema": {"$ref": _REF + model}}
+def json_body(model: str | tuple[str, ...], examples: dict[str, Any] | None = None) -> dict[str, Any]:
+    """`openapi_extra` of a route that reads its JSON body itself; `model` is a name in `_MODELS`, or several."""
+    schemas = [{"$ref": _REF + name} for name in ((model,) if isinstance(model, str) else model)]
+    content: dict[str, Any] = {"schema": {"anyOf": schemas} if schemas[1:] else schemas[0]}
     if examples:
         content["examples"] = examples
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
@@ -103,6 +109,8 @@ def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
     if not is_public(path):
         operation["security"] = [{"key": []}]
         codes += ["unauthenticated", "forbidden", "database_unavailable", "schema_not_ready"]
+    if PERMISSION_KEY in operation:
+        codes.append("code_not_allowed")
     if operation.get("parameters"):
         codes.append("invalid_request")
     if "{" in path:

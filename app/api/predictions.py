@@ -20,9 +20,9 @@ from app.api.services import PrincipalDep, Services, ServicesDep
 from app.artifacts.models import Artifact
 from app.artifacts.repository import list_artifacts
 from app.ids import pattern
-from app.jobs.repository import get_job
+from app.jobs.repository import JobRow, get_job
 from app.predictions.errors import NoModel, TaskFailed
-from app.predictions.files import model_files
+from app.predictions.files import is_python_model, model_files
 from app.predictions.models import ModelTask
 from app.predictions.schemas import export_json, prediction_json
 from app.predictions.states import TaskKind, TaskState
@@ -80,6 +80,7 @@ def _body() -> dict[str, Any]:
             "invalid_rows",
             "invalid_request",
             "too_many_predictions",
+            "model_failed",
             "model_unreadable",
             "no_worker_online",
             "task_lost",
@@ -100,17 +101,19 @@ async def predict(
     """Rows as they were in the table the model learned from; the answers are the original labels, or values.
 
     Send `{"rows": […]}`, or a CSV file with a header as `text/csv`. `Accept: text/csv` gets the answers as CSV. It
-    takes no device, creates nothing that lasts, and may be repeated.
+    takes no device, creates nothing that lasts, and may be repeated. For a python model its code runs once more, on a
+    worker that has its framework.
     """
     raw = await request.body()
     sent = request.headers.get("content-type", "")
 
     def ask() -> tuple[str, str, float]:
-        framework = _framework(services, principal, job_id)
+        job = _job(services, principal, job_id)
         asked = read_rows(raw, sent, timeout_s, services.limits.max_predict_rows)
-        demand_worker(services)
-        task_id = put_into_queue(services, principal, job_id, TaskKind.PREDICT, asked.request)
-        return task_id, framework, asked.timeout_s
+        runs = job.framework if is_python_model(job.effective_spec) else None
+        demand_worker(services, runs)
+        task_id = put_into_queue(services, principal, job_id, TaskKind.PREDICT, asked.request, framework=runs)
+        return task_id, job.framework, asked.timeout_s
 
     task_id, framework, wait_s = await run_sync(ask)
     task = await desk_of(request.app.state).wait(principal.project_id, task_id, wait_s)
@@ -141,12 +144,12 @@ def made_by(task: ModelTask, artifacts: list[Artifact]) -> list[Artifact]:
     return [artifact for artifact in artifacts if artifact.name in names]
 
 
-def _framework(services: Services, principal: Principal, job_id: str) -> str:
+def _job(services: Services, principal: Principal, job_id: str) -> JobRow:
     with services.database.read() as session:
         job = get_job(session, principal.project_id, job_id)
         if not model_files(session, job_id):
             raise NoModel(job_id, job.state)
-    return str(job.framework)
+        return job
 
 
 def _answer(request: Request, task: ModelTask, framework: str, waiting: int = 202) -> Response:

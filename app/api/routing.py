@@ -1,4 +1,4 @@
-"""One kind of route for the whole API: it checks the role and the query's names before anything is read or parsed."""
+"""One kind of route for the whole API: it checks role, permission and names of the query before anything is read."""
 
 import difflib
 from collections.abc import Callable, Coroutine
@@ -9,16 +9,22 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from app.accounts.service import Role
-from app.api.auth import demand, is_public, principal_of
+from app.api.auth import demand, demand_permission, is_public, principal_of
 from app.api.errors import InvalidRequest, RequestProblem
 
 ROLE_KEY: Final = "x-required-role"
+PERMISSION_KEY: Final = "x-required-permission"
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def role(required: Role) -> dict[str, Any]:
     """What a route passes as `openapi_extra` when its role is not the one of its method."""
     return {ROLE_KEY: required.value}
+
+
+def permission(required: str) -> dict[str, Any]:
+    """What a route passes as `openapi_extra` when a role is not enough; see `app.accounts.service.PERMISSIONS`."""
+    return {PERMISSION_KEY: required}
 
 
 class ApiRoute(APIRoute):
@@ -34,15 +40,21 @@ class ApiRoute(APIRoute):
             return Role(stated)
         return Role.VIEWER if (self.methods or set()) <= {"GET", "HEAD"} else Role.USER
 
+    @property
+    def required_permission(self) -> str | None:
+        return (self.openapi_extra or {}).get(PERMISSION_KEY)
+
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
         known = frozenset(_query_names(self.dependant))
-        required = self.required_role
+        required, permitted = self.required_role, self.required_permission
         public = is_public(self.path)
 
         async def checked(request: Request) -> Response:
             if not public:
                 demand(principal_of(request.scope), required)
+                if permitted is not None:
+                    demand_permission(principal_of(request.scope), permitted)
             if request.scope["query_string"]:
                 _check_query(request, known)
             return await handle(request)

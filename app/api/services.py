@@ -14,6 +14,7 @@ from app.api.auth import Authenticator, principal_of
 from app.api.hub import Hub
 from app.api.sse import StreamCounter
 from app.api.turns import Turns
+from app.archives import Limits as ArchiveLimits
 from app.clock import Clock
 from app.datasets.roots import DataRoots
 from app.datasets.service import Source
@@ -49,6 +50,9 @@ class Limits:
     predict_deadline_s: float = 600.0
     lease_s: float = 60.0
     max_hold_s: float = 7 * 86_400.0
+    max_bundle_bytes: int = 256 * 1024 * 1024
+    bundles: ArchiveLimits = field(default_factory=ArchiveLimits)
+    code_network: bool = False
 
 
 class Recent(Generic[T]):
@@ -92,6 +96,7 @@ class Services:
         self.checkers = CapacityLimiter(2)
         self.turns = Turns()
         self.schemas: dict[tuple[str, str], Source] = {}
+        self.bundle_names: dict[str, frozenset[str]] = {}
 
     def _read_hosts(self) -> list[HostView]:
         with self.database.read() as session:

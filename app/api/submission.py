@@ -8,6 +8,7 @@ import orjson
 
 from app.accounts.service import Principal
 from app.api.bodies import decode
+from app.api.code import Found, check_code
 from app.api.derivation import Derived, Origin, derive, read_request
 from app.api.errors import MalformedJson
 from app.api.initialization import check_initialization
@@ -15,13 +16,25 @@ from app.api.services import Services
 from app.datasets.service import Source, source_schema
 from app.errors import Conflict, NotFound
 from app.fleet.repository import HostView
+from app.jobs.inputs import Needed
 from app.jobs.repository import JobRow, get_job
 from app.jobs.schemas import job_json
 from app.jobs.states import JobState
 from app.jobs.submit import Submission, find_replay, parent_columns
 from app.scheduling.admission import InsufficientDevices, check_possible, resolve_device_type
 from app.scheduling.plan import WaitingJob
-from app.spec import EffectiveSpec, InvalidSpec, JobSpec, TableSchema, parse_spec, resolve
+from app.spec import (
+    AnyEffective,
+    AnySpec,
+    InvalidSpec,
+    JobSpec,
+    ScriptSpec,
+    TableSchema,
+    kind_of,
+    parse_spec,
+    resolve,
+    resolve_script,
+)
 
 # What a job is when it has just been accepted; a replayed answer shows it so again, whatever happened since.
 _AT_FIRST: Final[dict[str, Any]] = {
@@ -47,14 +60,15 @@ _MAX_KEPT: Final = 5_000
 
 @dataclass(frozen=True)
 class Checked:
-    """A spec that can be accepted, with all that was found out on the way."""
+    """A spec that can be accepted, with all that was found out on the way; a script job has no `table`."""
 
-    effective: EffectiveSpec
+    effective: AnyEffective
     warnings: list[str]
     dataset_id: str | None
-    table: TableSchema
+    table: TableSchema | None
     hosts: list[HostView]
     waiting: WaitingJob
+    inputs: tuple[Needed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,45 +96,55 @@ class Created:
 
 
 def check(services: Services, principal: Principal, content: object, *, goes_on: bool = False) -> Checked:
-    """Check a decoded spec against its data and the fleet.
+    """Check a decoded spec against its data, its bundle and the fleet.
 
     `goes_on`: the job has a checkpoint to go on from, so it needs no other weights. What `initialize_from` meant when
     they were needed may be gone by now.
 
     Raises:
         InvalidSpec: every problem, with pointers into `content`.
+        CodeNotAllowed: there is code in it, and the key may not bring any.
         InsufficientDevices: no host could ever run it.
     """
     spec = parse_spec(content)
     try:
-        source = _schema(services, principal, spec)
+        found = check_code(services, principal, spec)
+        source = None if isinstance(spec, ScriptSpec) else _schema(services, principal, spec)
         try:
-            checked = _against_fleet(services, spec, source)
+            checked = _against_fleet(services, spec, source, found)
         except InsufficientDevices:
             # The fleet that was seen may be a second old; a host that has just come must not cost a refusal.
             services.hosts.forget()
-            checked = _against_fleet(services, spec, source)
+            checked = _against_fleet(services, spec, source, found)
         if not goes_on:
-            check_initialization(services, principal, checked.effective, source.table)
+            check_initialization(services, principal, checked.effective, checked.table)
     except InvalidSpec as error:
         raise error.within(content) from None
     return checked
 
 
-def _against_fleet(services: Services, spec: JobSpec, source: Source) -> Checked:
+def _against_fleet(services: Services, spec: AnySpec, source: Source | None, found: Found) -> Checked:
     hosts = services.hosts.get()
     choice = resolve_device_type(spec.device_type, hosts)
-    effective = resolve(spec, source.table, choice.device_type)
-    waiting = _waiting(services, effective, source.root)
+    effective: AnyEffective
+    if isinstance(spec, ScriptSpec):
+        dataset_id, table, root = found.dataset_id, None, found.root
+        effective = resolve_script(spec, choice.device_type)
+    else:
+        assert source is not None  # noqa: S101 - a model job has one; this tells the type checker
+        dataset_id, table, root = source
+        effective = resolve(spec, source.table, choice.device_type)
+    waiting = _waiting(services, effective, root)
     check_possible(waiting, hosts)
-    return Checked(effective, choice.warnings, source.dataset_id, source.table, hosts, waiting)
+    warnings = [*found.warnings, *choice.warnings]
+    return Checked(effective, warnings, dataset_id, table, hosts, waiting, found.inputs)
 
 
 def prepare(services: Services, order: Order) -> Submission | Created:
     """The checked job, ready to be written; or at once what the same Idempotency-Key was answered first.
 
     Raises:
-        MalformedJson, InvalidSpec, InsufficientDevices, IdempotencyMismatch: it cannot be accepted.
+        MalformedJson, InvalidSpec, CodeNotAllowed, InsufficientDevices, IdempotencyMismatch: it cannot be accepted.
         NotFound, StateConflict, InvalidRequest: nor can it be derived from the job that it names.
     """
     content = decode(order.raw) if order.origin is None else read_request(order.raw)
@@ -173,6 +197,7 @@ def _submission(
         now=services.clock.now(),
         max_queued=services.limits.max_queued_jobs,
         parent=derived.parent,
+        inputs=checked.inputs,
     )
 
 
@@ -183,6 +208,7 @@ def created(job_id: str, submission: Submission) -> Created:
         {
             **_AT_FIRST,
             "id": job_id,
+            "kind": kind_of(spec),
             "name": spec.name or "",
             "tags": orjson.dumps(spec.tags).decode(),
             "framework": spec.framework,
@@ -230,7 +256,7 @@ def _schema(services: Services, principal: Principal, spec: JobSpec) -> Source:
     return found
 
 
-def _waiting(services: Services, spec: EffectiveSpec, data_root: str | None) -> WaitingJob:
+def _waiting(services: Services, spec: AnyEffective, data_root: str | None) -> WaitingJob:
     return WaitingJob(
         id="",
         framework=spec.framework,

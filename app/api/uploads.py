@@ -1,4 +1,4 @@
-"""Receiving a table: streamed to disk as it arrives, never held in memory, gone again when its request is done."""
+"""Receiving a file: streamed to disk as it arrives, never held in memory, gone again when its request is done."""
 
 import os
 import tempfile
@@ -38,13 +38,13 @@ class Upload:
 
 @asynccontextmanager
 async def received(request: Request, folder: Path, limit: int) -> AsyncIterator[Upload]:
-    """The table in the request's body, as a file that lives as long as the block.
+    """The file in the request's body, one that lives as long as the block.
 
-    Either the body is the table, or it is a form (`multipart/form-data`) with one part `file` and perhaps a part
+    Either the body is the file, or it is a form (`multipart/form-data`) with one part `file` and perhaps a part
     `name`.
 
     Raises:
-        BodyTooLarge: the table has more than `limit` bytes.
+        BodyTooLarge: the file has more than `limit` bytes.
         MalformedUpload: the form is broken or has no file.
         StorageUnavailable: the folder cannot take it: no space is left, for example.
     """
@@ -159,11 +159,11 @@ class _Form:
         )
 
     def finish(self) -> str:
-        """The table's name: the part `name`, else the file's own."""
+        """The file's name: the part `name`, else the file's own."""
         if not self._complete:
             raise MalformedUpload("The multipart body ends before its last boundary; the upload was cut off.")
         if not self._has_file:
-            raise MalformedUpload("The form has no file; send the table in a part named 'file'.")
+            raise MalformedUpload("The form has no file; send it in a part named 'file'.")
         return self._name.decode(errors="replace") or self._filename
 
     def _begin(self) -> None:
@@ -184,7 +184,7 @@ class _Form:
     def _end_headers(self) -> None:
         if self._field == FILE_FIELD:
             if self._has_file:
-                raise MalformedUpload("The form has two files; upload one table at a time.")
+                raise MalformedUpload("The form has two files; upload one at a time.")
             self._has_file = True
         elif self._field != NAME_FIELD:
             raise MalformedUpload(f"The form has a part '{self._field[:64]}'; it needs 'file' and perhaps 'name'.")

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 from pydantic_core import PydanticCustomError
 
 from app.jobs.states import JobState, StopRequest
-from app.spec import EffectiveSpec, LayerShape, TableSchema
+from app.spec import EffectiveScriptSpec, EffectiveSpec, LayerShape, TableSchema
 
 Item = TypeVar("Item")
 
@@ -34,7 +34,7 @@ Moment = Annotated[
     AfterValidator(_in_utc),
 ]
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
-Framework = Literal["torch", "tensorflow"]
+Framework = Literal["torch", "tensorflow", "python"]
 Verdict = Literal["idle", "input_bound", "compute_bound", "unknown"]
 
 
@@ -169,6 +169,7 @@ class JobView(View):
 
     id: str
     object: Literal["job"]
+    kind: Literal["model", "script"] = Field(description="What its spec is: of a model, or of a script of yours.")
     name: str
     tags: dict[str, str]
     framework: Framework
@@ -178,7 +179,7 @@ class JobView(View):
     cause: str | None
     message: str | None
     spec: dict[str, Any]
-    effective_spec: EffectiveSpec
+    effective_spec: EffectiveSpec | EffectiveScriptSpec
     warnings: list[str]
     device_count: int
     device_type: Literal["cpu", "cuda"]
@@ -208,19 +209,24 @@ class JobDetailView(JobView):
 
 
 class ValidationView(View):
-    """What a spec would become, and what would happen to it now."""
+    """What a spec would become, and what would happen to it now.
+
+    Of a script job all from `input_shape` to `memory_bytes` is null, and there are no layers; of a model that is built
+    by code of yours there are no layers either, and no number of parameters and bytes.
+    """
 
     object: Literal["validation"]
-    effective_spec: EffectiveSpec
+    kind: Literal["model", "script"]
+    effective_spec: EffectiveSpec | EffectiveScriptSpec
     warnings: list[str]
-    input_shape: list[int] = Field(description="Of one row as the model gets it: encoded, without the batch.")
+    input_shape: list[int] | None = Field(description="Of one row as the model gets it: encoded, without the batch.")
     layers: list[LayerShape]
-    parameter_count: int
-    train_rows: int
-    validation_rows: int
-    test_rows: int
-    steps_per_epoch: int
-    memory_bytes: int
+    parameter_count: int | None
+    train_rows: int | None
+    validation_rows: int | None
+    test_rows: int | None
+    steps_per_epoch: int | None
+    memory_bytes: int | None
     now: WaitingView
 
 
@@ -321,23 +327,6 @@ class PreviewView(View):
     rows: list[list[Any]]
 
 
-class KeyView(View):
-    id: str
-    object: Literal["key"]
-    project: str
-    user: str
-    name: str
-    role: Literal["viewer", "user", "admin"]
-    hint: str
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-
-
-class NewKeyView(KeyView):
-    secret: str = Field(description="The key itself. It is shown this once and stored nowhere.")
-
-
 class CheckView(View):
     status: Literal["ok", "degraded", "down"]
     message: str
@@ -346,20 +335,3 @@ class CheckView(View):
 class HealthView(View):
     status: Literal["ok", "degraded", "down"]
     checks: dict[str, CheckView] = {}
-
-
-class KeyRequest(BaseModel):
-    """A new key. A project that does not exist yet is made."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    user: Annotated[str, Field(min_length=1, max_length=120, description="Whose key it is.", examples=["ada"])]
-    name: Annotated[str, Field(min_length=1, max_length=120, description="To tell keys apart.", examples=["laptop"])]
-    role: Annotated[
-        Literal["viewer", "user", "admin"],
-        Field(description="A viewer reads, a user also submits and cancels, an admin also manages keys and workers."),
-    ] = "user"
-    project: Annotated[str, Field(min_length=1, max_length=120, description="Default: your own project.")] | None = None
-    expires_at: (
-        Annotated[Moment, Field(description="RFC 3339. Default: never.", examples=["2030-01-31T00:00:00Z"])] | None
-    ) = None

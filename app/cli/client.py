@@ -94,10 +94,11 @@ class Client:
     def delete(self, path: str) -> None:
         self._request("DELETE", path)
 
-    def upload(self, path: str, file: Path, params: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
-        """Send a file as it lies on disk, in pieces; the server finds out by itself what it is."""
+    def upload(self, path: str, file: Path, params: Mapping[str, Any], media: str | None = None) -> Any:  # noqa: ANN401 - JSON
+        """Send a file as it lies on disk, in pieces; the server finds out by itself what it is, unless `media` says."""
+        guess = "text/csv" if file.suffix.lower() == ".csv" else "application/octet-stream"
         with file.open("rb") as content:
-            headers = {"Content-Type": "text/csv" if file.suffix.lower() == ".csv" else "application/octet-stream"}
+            headers = {"Content-Type": media or guess}
             return self._json(self._request("POST", path, params=_given(params), content=content, headers=headers))
 
     @contextlib.contextmanager

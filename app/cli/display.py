@@ -1,5 +1,6 @@
 """How a followed job is shown: bars on a terminal, lines anywhere else."""
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -8,7 +9,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from app.cli.figures import clock_time
+from app.cli.figures import clock_time, harmless
 from app.cli.follow import JournalEntry
 from app.cli.view import JobView, sentence_of
 
@@ -22,6 +23,10 @@ class Display(Protocol):
     ) -> None: ...
     def entry(self, entry: JournalEntry, view: JobView) -> None:
         """An entry came; `view` knows it already."""
+        ...
+
+    def log(self, lines: Iterable[str]) -> None:
+        """Lines that the job wrote."""
         ...
 
     def note(self, text: str) -> None:
@@ -38,7 +43,7 @@ class Lines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._shown: tuple[int, int] = (0, 0)
+        self._shown: tuple[int, str] = (0, "")
 
     def __enter__(self) -> Self:
         return self
@@ -53,9 +58,12 @@ class Lines:
         at = clock_time(entry.get("at"))
         if sentence is not None:
             self._console.print(f"{at} {sentence}")
-        elif entry.get("kind") == "metric" and (view.attempt, view.epoch) != self._shown:
-            self._shown = (view.attempt, view.epoch)
+        elif entry.get("kind") == "metric" and (view.attempt, view.place) != self._shown:
+            self._shown = (view.attempt, view.place)
             self._console.print(f"{at} {view.progress_sentence}")
+
+    def log(self, lines: Iterable[str]) -> None:
+        _print_log(self._console, lines)
 
     def note(self, text: str) -> None:
         self._console.print(text)
@@ -91,12 +99,22 @@ class Bars:
         if entry.get("kind") == "metric":
             self._show(view)
 
+    def log(self, lines: Iterable[str]) -> None:
+        _print_log(self._console, lines)
+
     def note(self, text: str) -> None:
         # A reason to wait is asked for again and again: only the newest one is of interest.
         self._below.plain = text
 
     def _show(self, view: JobView) -> None:
-        self._progress.update(self._training, completed=view.fraction, text=view.pace, visible=True)
-        epochs = f"{view.epoch} of {view.progress.get('epochs', '?')}"
-        self._progress.update(self._epoch, completed=view.fraction_of_epoch, text=epochs, visible=True)
-        self._below.plain = view.quality
+        # A script need not say how long it will be; then there is no bar, but how far it has come.
+        epochs = view.progress.get("epochs")
+        self._progress.update(self._training, completed=view.fraction, text=view.pace, visible=view.fraction > 0)
+        text = f"{view.epoch} of {epochs}"
+        self._progress.update(self._epoch, completed=view.fraction_of_epoch, text=text, visible=bool(epochs))
+        self._below.plain = "  ".join(part for part in ("" if epochs else view.place, view.quality) if part)
+
+
+def _print_log(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print(f"  | {harmless(line)}")

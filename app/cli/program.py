@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 a followed job did not succeed, or the demo missed a bar; 
 server; 3 no server answers; 130 interrupted.
 """
 
+import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -12,11 +13,25 @@ from typing import NoReturn
 import typer
 
 from app import __version__
-from app.cli import comparing, files, fleet, holding, jobs, login, predicting, servers, starting, steering, usage
+from app.cli import (
+    bundles,
+    comparing,
+    files,
+    fleet,
+    holding,
+    jobs,
+    login,
+    predicting,
+    servers,
+    starting,
+    steering,
+    usage,
+)
 from app.cli.demo import command as demo
 from app.cli.edge import Edge
 from app.cli.errors import INTERRUPTED, CliError
 from app.cli.figures import harmless
+from app.cli.run import command as running
 
 app = typer.Typer(
     name="trainshed",
@@ -31,7 +46,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for part in (jobs, starting, steering, files, predicting, comparing, fleet, holding, usage, login, demo, servers):
+PARTS = (
+    jobs,
+    running,
+    starting,
+    steering,
+    files,
+    bundles,
+    predicting,
+    comparing,
+    fleet,
+    holding,
+    usage,
+    login,
+    demo,
+    servers,
+)
+for part in PARTS:
     app.add_typer(part.commands)
 
 
@@ -55,7 +86,8 @@ def main(arguments: Sequence[str] | None = None, edge: Edge | None = None) -> No
     try:
         app(asked, obj=at, prog_name="trainshed")
     except CliError as error:
-        if "--json" in asked:
+        # What stands behind `--` belongs to the command of `trainshed run`.
+        if "--json" in itertools.takewhile(lambda word: word != "--", asked):
             at.err.file.write(json.dumps(error.document) + "\n")
         else:
             at.err.print(f"error: {harmless(error)}")

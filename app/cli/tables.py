@@ -1,5 +1,6 @@
 """API objects as tables for a terminal. Everything that came from the server is text, never markup."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -89,8 +90,7 @@ def job_pairs(job: Json) -> Table:
             ("waiting", waiting.get("message")),
             ("position", waiting.get("position")),
             ("framework", job["framework"]),
-            ("model", (effective.get("model") or {}).get("type")),
-            ("data", (effective.get("data") or {}).get("source")),
+            *_about(effective),
             ("devices", f"{job['device_count']} × {job['device_type']}"),
             ("progress", _progress(job)),
             ("run time", duration(job["run_s"]) if job.get("run_s") else None),
@@ -222,14 +222,30 @@ def _cell(value: object) -> Text:
     return Text(text, style=COLOURS.get(text.partition(",")[0], ""))
 
 
+def _about(effective: Json) -> list[tuple[str, object]]:
+    """What is trained on what, or which command is run."""
+    script = effective.get("script")
+    if script is None:
+        model, data = effective.get("model") or {}, effective.get("data") or {}
+        return [("model", model.get("entrypoint") or model.get("type")), ("data", data.get("source"))]
+    data = ", ".join(f"{name}={source}" for name, source in (script.get("data") or {}).items())
+    return [("command", shlex.join(script["command"])), ("bundle", script.get("bundle")), ("data", data)]
+
+
 def _epochs(job: Json) -> str:
-    progress = job.get("progress")
-    return f"{progress['epoch']}/{progress['epochs']}" if progress else "–"
+    progress = job.get("progress") or {}
+    if not progress.get("epoch") and not progress.get("epochs"):
+        return "–"
+    # A script need not say how many there will be.
+    return f"{progress['epoch']}/{progress['epochs']}" if progress["epochs"] else str(progress["epoch"])
 
 
 def _progress(job: Json) -> str:
     progress = job.get("progress")
-    return f"{_epochs(job)} epochs, {progress['fraction']:.0%}" if progress else "–"
+    if not progress:
+        return "–"
+    place = f"{_epochs(job)} epochs" if _epochs(job) != "–" else f"step {progress['step']}"
+    return f"{place}, {progress['fraction']:.0%}" if progress["fraction"] else place
 
 
 def _device_time(job: Json) -> str | None:

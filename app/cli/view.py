@@ -67,9 +67,18 @@ class JobView:
 
     @property
     def progress_sentence(self) -> str:
-        epochs = self.progress.get("epochs", "?")
-        parts = [f"epoch {self.epoch}/{epochs}", f"{self.fraction:.0%}", self.quality, self.pace]
+        fraction = f"{self.fraction:.0%}" if self.fraction else ""
+        parts = [self.place, fraction, self.quality, self.pace]
         return "  ".join(part for part in parts if part)
+
+    @property
+    def place(self) -> str:
+        """How far it is: by epochs, else by steps. A script need not say how many there will be, nor either of them."""
+        for name in ("epoch", "step"):
+            reached, all_of_them = self.progress.get(name), self.progress.get(f"{name}s")
+            if reached:
+                return f"{name} {reached:g}/{all_of_them:g}" if all_of_them else f"{name} {reached:g}"
+        return ""
 
 
 def sentence_of(entry: JournalEntry) -> str | None:

@@ -17,9 +17,15 @@ _LAST_ANSWER_S: Final = 5.0
 _LAST_LINES: Final = 15
 
 
-def watch(at: Session, job_id: str) -> int:
-    """Show the job until it ends; the exit code of the command."""
-    return _watch_for_program(at, job_id) if at.as_json else _watch_for_person(at, job_id)
+def watch(at: Session, job_id: str, *, with_log: bool = False, goes_on: bool = True) -> int:
+    """Show the job until it ends; the exit code of the command.
+
+    `with_log` shows the lines of its log as they come. `goes_on` False: whoever interrupts is not told that the job
+    goes on, since the caller ends it.
+    """
+    if at.as_json:
+        return _watch_for_program(at, job_id)
+    return _watch_for_person(at, job_id, with_log=with_log, goes_on=goes_on)
 
 
 def _watch_for_program(at: Session, job_id: str) -> int:
@@ -31,7 +37,7 @@ def _watch_for_program(at: Session, job_id: str) -> int:
     return _code(job)
 
 
-def _watch_for_person(at: Session, job_id: str) -> int:
+def _watch_for_person(at: Session, job_id: str, *, with_log: bool, goes_on: bool) -> int:
     view = JobView()
     try:
         with open_display(at.edge.out) as display, WhyWaiting(at, job_id, display) as why:
@@ -40,19 +46,22 @@ def _watch_for_person(at: Session, job_id: str) -> int:
                 view.apply(entry)
                 display.entry(entry, view)
                 why.entry(entry)
+                if with_log and entry.get("kind") == "log":
+                    display.log(entry["lines"])
     except KeyboardInterrupt:
-        at.edge.err.print(f"The job goes on. trainshed follow {job_id} shows it again, trainshed cancel ends it.")
+        if goes_on:
+            at.edge.err.print(f"The job goes on. trainshed follow {job_id} shows it again, trainshed cancel ends it.")
         raise
-    return _conclude(at, job_id)
+    return _conclude(at, job_id, log_seen=with_log)
 
 
-def _conclude(at: Session, job_id: str) -> int:
-    """Print what came out of the job, and for one that failed the end of its log."""
+def _conclude(at: Session, job_id: str, *, log_seen: bool) -> int:
+    """Print what came out of the job, and for one that failed the end of its log, unless that was shown."""
     job = at.client.get(f"/v1/jobs/{job_id}")
     artifacts = at.client.get(f"/v1/jobs/{job_id}/artifacts")["data"]
     found = artifacts_table(artifacts) if artifacts else None
     at.show(job, job_pairs(job), metrics_table(job), found)
-    if job["state"] == "failed":
+    if job["state"] == "failed" and not log_seen:
         lines = at.client.get_text(f"/v1/jobs/{job_id}/logs", {"tail": _LAST_LINES}).splitlines()
         for line in lines:
             at.edge.out.print(f"  | {harmless(line)}")

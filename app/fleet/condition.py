@@ -17,6 +17,8 @@ class ConditionJson(TypedDict, total=False):
     disk_free_bytes: int | None
     disk_total_bytes: int | None
     shm_bytes: int | None
+    environments: int | None
+    environments_bytes: int | None
     roots: dict[str, dict[str, Any]]
     problems: list[dict[str, str]]
     blockers: list[dict[str, str]]
@@ -50,11 +52,16 @@ class Driver:
 
 @dataclass(frozen=True)
 class Condition:
-    """The state of a host at one look; None is what could not be found out."""
+    """The state of a host at one look; None is what could not be found out.
+
+    `environments` is how many environments of packages are kept there, and `environments_bytes` what they take.
+    """
 
     disk_free_bytes: int | None = None
     disk_total_bytes: int | None = None
     shm_bytes: int | None = None
+    environments: int | None = None
+    environments_bytes: int | None = None
     roots: Mapping[str, RootState] = field(default_factory=dict)
     problems: tuple[Remark, ...] = ()
     blockers: tuple[Remark, ...] = ()
@@ -71,6 +78,8 @@ class Condition:
             disk_free_bytes=self.disk_free_bytes,
             disk_total_bytes=self.disk_total_bytes,
             shm_bytes=self.shm_bytes,
+            environments=self.environments,
+            environments_bytes=self.environments_bytes,
             roots={name: asdict(root) for name, root in self.roots.items()},
             problems=[asdict(remark) for remark in self.problems],
             blockers=[asdict(remark) for remark in self.blockers],
@@ -87,6 +96,8 @@ def read_condition(stored: Mapping[str, Any] | None) -> Condition:
         disk_free_bytes=_whole(found.get("disk_free_bytes")),
         disk_total_bytes=_whole(found.get("disk_total_bytes")),
         shm_bytes=_whole(found.get("shm_bytes")),
+        environments=_whole(found.get("environments")),
+        environments_bytes=_whole(found.get("environments_bytes")),
         roots=_roots(found.get("roots")),
         problems=_remarks(found.get("problems")),
         blockers=_remarks(found.get("blockers")),

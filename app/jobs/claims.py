@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from app.bundles.models import Bundle
 from app.checkpoints import repository as checkpoints
 from app.checkpoints.repository import CheckpointFacts
 from app.datasets.models import Dataset
@@ -15,7 +16,7 @@ from app.jobs.lifecycle import lock_job
 from app.jobs.lineage import to_go_on_from
 from app.jobs.models import Attempt, AttemptNode, Job
 from app.jobs.states import JobState, StopRequest
-from app.spec import EffectiveSpec
+from app.spec import AnyEffective, EffectiveScriptSpec, code_of, read_effective
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,36 @@ class ClaimedDevice:
 
 
 @dataclass(frozen=True)
+class ClaimedBundle:
+    """The user's code: a file in the storage, with the SHA-256 (hex) that it must have."""
+
+    id: str
+    storage_key: str
+    format: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class ClaimedInput:
+    """A data set of a script by the script's name for it: a file in the storage, or with a `uri` one to read in place.
+
+    `digest`: the SHA-256 (hex) of the file.
+    """
+
+    name: str
+    storage_key: str
+    format: str
+    uri: str | None
+    digest: str
+
+
+@dataclass(frozen=True)
 class Claim:
     """What a worker needs to run one attempt; `remaining_s` is what is left of `timeout_s` over all attempts.
 
     The data are a file in the storage (`dataset_key`), or one to be read in place (`dataset_uri`, with the digest that
-    it must still have), or built in.
+    it must still have), or built in. A script job has none of these, but `inputs`. `bundle`: the user's own code, of a
+    script or of a model; None when there is none of it, or when it is in the worker's environment.
 
     `resume`: checkpoints to go on from, the best choice first; the next one is for when that cannot be read. They are
     the job's own, then those of the job that it is a retry of. `initialize`: the checkpoint that `initialize_from`
@@ -43,7 +69,7 @@ class Claim:
 
     job_id: str
     attempt: int
-    spec: EffectiveSpec
+    spec: AnyEffective
     dataset_key: str | None
     builtin: str | None
     devices: tuple[ClaimedDevice, ...]
@@ -54,6 +80,8 @@ class Claim:
     dataset_digest: str | None = None
     resume: tuple[CheckpointFacts, ...] = ()
     initialize: CheckpointFacts | None = None
+    bundle: ClaimedBundle | None = None
+    inputs: tuple[ClaimedInput, ...] = ()
 
 
 def claim(
@@ -113,8 +141,9 @@ def _is_placed_on(session: Session, worker_id: str, instance: str, job_id: str, 
 
 
 def _claim_of(session: Session, job: Job, attempt: int) -> Claim:
-    spec = EffectiveSpec.model_validate(job.effective_spec)
-    dataset = session.get(Dataset, job.dataset_id) if job.dataset_id else None
+    spec = read_effective(job.effective_spec)
+    is_script = isinstance(spec, EffectiveScriptSpec)
+    dataset = session.get(Dataset, job.dataset_id) if job.dataset_id and not is_script else None
     devices = (
         session.execute(
             select(Device)
@@ -133,7 +162,7 @@ def _claim_of(session: Session, job: Job, attempt: int) -> Claim:
         dataset_format=dataset.format if dataset else None,
         dataset_uri=dataset.uri if dataset else None,
         dataset_digest=dataset.digest if dataset else None,
-        builtin=None if dataset else spec.data.source,
+        builtin=None if dataset or isinstance(spec, EffectiveScriptSpec) else spec.data.source,
         devices=tuple(
             ClaimedDevice(d.id, d.kind, d.name, d.pci_bus_id, d.memory_bytes, d.threads, d.simulated) for d in devices
         ),
@@ -141,12 +170,32 @@ def _claim_of(session: Session, job: Job, attempt: int) -> Claim:
         remaining_s=max(0.0, job.timeout_s - job.run_s),
         resume=tuple(to_go_on_from(session, job.id)),
         initialize=initialized_from(session, job.project_id, spec),
+        bundle=_bundle_of(session, spec),
+        inputs=_inputs_of(session, spec),
     )
 
 
-def initialized_from(session: Session, project_id: str, spec: EffectiveSpec) -> CheckpointFacts | None:
-    """The checkpoint that the spec's `initialize_from` means now, if the project's job has it."""
-    source = spec.initialize_from
+def _bundle_of(session: Session, spec: AnyEffective) -> ClaimedBundle | None:
+    code = code_of(spec)
+    found = None if code is None or code.bundle is None else session.get(Bundle, code.bundle)
+    return None if found is None else ClaimedBundle(found.id, found.storage_key, found.format, found.digest)
+
+
+def _inputs_of(session: Session, spec: AnyEffective) -> tuple[ClaimedInput, ...]:
+    """A job that is not over keeps its data sets, so none is missing."""
+    if not isinstance(spec, EffectiveScriptSpec):
+        return ()
+    found = [(name, session.get(Dataset, source)) for name, source in spec.script.data.items()]
+    return tuple(
+        ClaimedInput(name, dataset.storage_key, dataset.format, dataset.uri, dataset.digest)
+        for name, dataset in found
+        if dataset is not None
+    )
+
+
+def initialized_from(session: Session, project_id: str, spec: AnyEffective) -> CheckpointFacts | None:
+    """The checkpoint that the spec's `initialize_from` means now, if the project's job has it; a script has none."""
+    source = None if isinstance(spec, EffectiveScriptSpec) else spec.initialize_from
     if source is None:
         return None
     visible = session.execute(select(Job.id).where(Job.id == source.job, Job.project_id == project_id)).scalar()

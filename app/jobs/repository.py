@@ -19,6 +19,7 @@ class JobFilter:
 
     states: tuple[JobState, ...] = ()
     framework: str | None = None
+    kind: str | None = None
     tag: tuple[str, str] | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
@@ -95,6 +96,8 @@ def _filtered(project_id: str, wanted: JobFilter, state: JobState | None) -> Sel
         query = query.where(Job.state == state.value)
     if wanted.framework is not None:
         query = query.where(Job.framework == wanted.framework)
+    if wanted.kind is not None:
+        query = query.where(Job.kind == wanted.kind)
     if wanted.created_after is not None:
         query = query.where(Job.created_at > wanted.created_after)
     if wanted.created_before is not None:

@@ -41,6 +41,7 @@ def job_json(
     body: dict[str, Any] = {
         "id": job.id,
         "object": "job",
+        "kind": job.kind,
         "name": job.name,
         "tags": _raw(job.tags),
         "framework": job.framework,

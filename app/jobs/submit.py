@@ -15,9 +15,10 @@ from sqlalchemy.orm import Session
 from app import ids, metering
 from app.db import Base
 from app.errors import Conflict, NotFound, TrainshedError
-from app.jobs.models import IdempotencyKey, Job, JobHead, JobTag, JournalRow
+from app.jobs.inputs import Needed, hold_inputs
+from app.jobs.models import IdempotencyKey, Job, JobHead, JobInput, JobTag, JournalRow
 from app.jobs.states import JobState
-from app.spec import EffectiveSpec
+from app.spec import AnyEffective, EffectiveScriptSpec, kind_of
 
 _QUEUED: Final = orjson.dumps({"state": JobState.QUEUED.value}).decode()
 
@@ -56,13 +57,16 @@ class Parent:
 
 @dataclass(frozen=True)
 class Submission:
-    """A checked job, ready to be written. `raw` is the spec as it was sent; `idempotency` is (key, SHA-256 hex)."""
+    """A checked job, ready to be written. `raw` is the spec as it was sent; `idempotency` is (key, SHA-256 hex).
+
+    `inputs`: the bundle and the data sets of a script, besides `dataset_id`.
+    """
 
     project_id: str
     owner: str
     key_id: str
     raw: bytes
-    effective: EffectiveSpec
+    effective: AnyEffective
     effective_json: str
     warnings: list[str]
     dataset_id: str | None
@@ -70,6 +74,7 @@ class Submission:
     now: datetime
     max_queued: int = 10_000
     parent: Parent | None = None
+    inputs: tuple[Needed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,7 @@ def submit(session: Session, submission: Submission) -> SubmitResult:
     Raises:
         IdempotencyMismatch: the key was used with another body.
         QueueFull: the project has too many waiting jobs.
+        InvalidSpec: a bundle or data set that it needs was deleted meanwhile.
         sqlalchemy.exc.IntegrityError: two requests with one key met on PostgreSQL; look again with `find_replay`.
     """
     (result,) = submit_all(session, [submission])
@@ -135,7 +141,7 @@ class _Group:
         self._room: dict[str, int] = {}
         self._keys: dict[tuple[str, str], tuple[str, str]] = {}
         self._rows: dict[type[Base], list[dict[str, Any]]] = {
-            table: [] for table in (Job, JobHead, JournalRow, JobTag, IdempotencyKey)
+            table: [] for table in (Job, JobHead, JournalRow, JobTag, JobInput, IdempotencyKey)
         }
 
     def add(self, submission: Submission) -> SubmitResult | TrainshedError:
@@ -170,14 +176,19 @@ class _Group:
         return beside[1]
 
     def _hold_sources(self, submission: Submission) -> None:
-        """The jobs whose checkpoints this one will read must be there; and stay, since a deletion waits for the row."""
-        parent, source = submission.parent, submission.effective.initialize_from
+        """What this job will read must be there; and stay, since a deletion waits for the row.
+
+        That is: the jobs whose checkpoints it goes on from or starts from, its bundle, and the data sets of a script.
+        """
+        parent, spec = submission.parent, submission.effective
+        source = None if isinstance(spec, EffectiveScriptSpec) else spec.initialize_from
         wanted = {parent.job_id} if parent is not None and parent.step is not None else set()
         wanted |= {source.job} if source is not None else set()
         for job_id in sorted(wanted):
             query = select(Job.id).where(Job.id == job_id).with_for_update(read=True)
             if self._session.execute(query).scalar() is None:
                 raise NotFound("job", job_id)
+        hold_inputs(self._session, submission.project_id, submission.inputs)
 
     def _take_place(self, submission: Submission) -> None:
         project_id, limit = submission.project_id, submission.max_queued
@@ -196,6 +207,8 @@ class _Group:
         )
         for key, value in submission.effective.tags.items():
             self._rows[JobTag].append({"job_id": job_id, "key": key, "value": value})
+        for resource_id in sorted({one.resource_id for one in submission.inputs}):
+            self._rows[JobInput].append({"job_id": job_id, "resource_id": resource_id})
         if submission.idempotency is not None:
             key, digest = submission.idempotency
             self._keys[submission.key_id, key] = (digest, job_id)
@@ -223,6 +236,7 @@ def _row(job_id: str, submission: Submission) -> dict[str, Any]:
         "project_id": submission.project_id,
         "owner": submission.owner,
         "key_id": submission.key_id,
+        "kind": kind_of(spec),
         "name": spec.name or "",
         "tags": dict(spec.tags),
         "framework": spec.framework,

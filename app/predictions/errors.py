@@ -18,8 +18,19 @@ from app.errors import Conflict, TrainshedError, Unavailable
 
 # The codes that a task may end with. Any other is told as `internal`: no text of a fault goes out.
 TASK_CODES: Final = frozenset(
-    {"invalid_rows", "answer_too_large", "model_unreadable", "export_failed", "task_lost", "task_expired"}
+    {
+        "invalid_rows",
+        "answer_too_large",
+        "model_unreadable",
+        "model_failed",
+        "export_failed",
+        "task_lost",
+        "task_expired",
+    }
 )
+
+
+_OF_PYTHON: Final = {"torch": "onnx", "tensorflow": "keras"}
 
 
 class NoModel(Conflict):
@@ -40,8 +51,9 @@ class NotThisFramework(Conflict):
 
     code = "wrong_framework"
 
-    def __init__(self, wanted: str, framework: str) -> None:
-        super().__init__(f"A model of {framework} cannot be exported as '{wanted}'; for example 'onnx' can be.")
+    def __init__(self, wanted: str, framework: str, *, python: bool = False) -> None:
+        whose, other = ("python model", _OF_PYTHON[framework]) if python else ("model", "onnx")
+        super().__init__(f"A {whose} of {framework} cannot be exported as '{wanted}'; for example '{other}' can be.")
 
 
 class NoWorkerOnline(Unavailable):

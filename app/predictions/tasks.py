@@ -22,7 +22,10 @@ CLAIMS: Final = 2
 
 @dataclass(frozen=True)
 class NewTask:
-    """A request that was checked; `request` is the JSON that the worker gets."""
+    """A request that was checked; `request` is the JSON that the worker gets.
+
+    `framework`: whose interpreter must run code of a user for it; None: no such code runs.
+    """
 
     id: str
     project_id: str
@@ -31,11 +34,15 @@ class NewTask:
     kind: TaskKind
     request: str
     deadline_s: float
+    framework: str | None = None
 
 
 @dataclass(frozen=True)
 class Taken:
-    """A task in the hands of one worker: `claim` is its fence, `left_s` the time to its deadline."""
+    """A task in the hands of one worker: `claim` is its fence, `left_s` the time to its deadline.
+
+    `framework` is set when code of a user must run for it.
+    """
 
     id: str
     job_id: str
@@ -43,6 +50,7 @@ class Taken:
     request: str
     claim: int
     left_s: float
+    framework: str | None = None
 
 
 def task_error(code: str, message: str, errors: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -77,6 +85,18 @@ def get_task(session: Session, project_id: str, task_id: str) -> ModelTask:
     return task
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Which tasks somebody can do: of a kind, with code of users for one of these `frameworks`, or without any (None).
+
+    `requests`: only those whose request is one of these; None: whatever they ask.
+    """
+
+    kind: TaskKind
+    frameworks: Collection[str] | None = None
+    requests: Collection[str] | None = None
+
+
 def export_request(form: str) -> str:
     """What the worker gets of an export; its exact text is how workers find those that they can make."""
     return f'{{"format":"{form}"}}'
@@ -93,25 +113,18 @@ def open_export(session: Session, job_id: str, request: str) -> str | None:
     return session.execute(query.order_by(ModelTask.id).limit(1)).scalar()
 
 
-def next_id(session: Session, kind: TaskKind, requests: Collection[str] | None = None) -> str | None:
+def next_id(session: Session, wanted: Wanted) -> str | None:
     """The oldest task that waits; reading alone, so that looking costs no write lock."""
-    return session.execute(_next(kind, requests)).scalar()
+    return session.execute(_next(wanted)).scalar()
 
 
-def take(
-    session: Session,
-    kind: TaskKind,
-    worker_id: str,
-    instance: str,
-    now: datetime,
-    requests: Collection[str] | None = None,
-) -> Taken | None:
-    """Take the oldest task of a kind; with `requests`, the oldest whose request is one of these. None: there is none.
+def take(session: Session, wanted: Wanted, worker_id: str, instance: str, now: datetime) -> Taken | None:
+    """Take the oldest task that is wanted. None: there is none.
 
     Workers that ask at the same time get different ones.
     """
-    wanted = _next(kind, requests).where(ModelTask.deadline > now).with_for_update(skip_locked=True)
-    task_id = session.execute(wanted).scalar()
+    oldest = _next(wanted).where(ModelTask.deadline > now).with_for_update(skip_locked=True)
+    task_id = session.execute(oldest).scalar()
     if task_id is None:
         return None
     task = session.get_one(ModelTask, task_id)
@@ -126,7 +139,7 @@ def take(
     if not changed(session, values, ModelTask.id == task_id, ModelTask.state == TaskState.QUEUED):
         return None
     left_s = (task.deadline - now).total_seconds()
-    return Taken(task_id, task.job_id, kind, task.request, claim, left_s)
+    return Taken(task_id, task.job_id, wanted.kind, task.request, claim, left_s, task.framework)
 
 
 def succeed(session: Session, taken: Taken, result: str, now: datetime) -> bool:
@@ -157,10 +170,14 @@ def over(state: TaskState, now: datetime) -> dict[str, Any]:
     return {"state": state, "finished_at": now, "request": request}
 
 
-def _next(kind: TaskKind, requests: Collection[str] | None) -> Select[str]:
-    query = select(ModelTask.id).where(ModelTask.state == TaskState.QUEUED, ModelTask.kind == kind)
-    if requests is not None:
-        query = query.where(ModelTask.request.in_(sorted(requests)))
+def _next(wanted: Wanted) -> Select[str]:
+    query = select(ModelTask.id).where(ModelTask.state == TaskState.QUEUED, ModelTask.kind == wanted.kind)
+    if wanted.frameworks is None:
+        query = query.where(ModelTask.framework.is_(None))
+    else:
+        query = query.where(ModelTask.framework.in_(sorted(wanted.frameworks)))
+    if wanted.requests is not None:
+        query = query.where(ModelTask.request.in_(sorted(wanted.requests)))
     return query.order_by(ModelTask.id).limit(1)
 
 

@@ -1,7 +1,7 @@
 """Files in the storage that no row names: left by a crash between a file and its row, or by a storage that failed.
 
 What is being written has no row yet either. So files of a job that is not over are left alone, of a task that is not
-over too, and a data set's until a day after its id was made.
+over too, and a data set's or a bundle's until a day after its id was made.
 
 A storage can outlive its database, or be named by mistake beside a new one. Files that are older than everything in the
 database (ids tell) are not this database's, whose first project is older than all its jobs: they wait for their rows
@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.accounts.models import Project
 from app.artifacts.models import Artifact
+from app.bundles.models import Bundle
 from app.checkpoints.models import Checkpoint
 from app.checkpoints.repository import CheckpointFacts
 from app.datasets.models import Dataset
@@ -27,11 +28,12 @@ from app.jobs.states import FINAL
 from app.predictions.models import ModelTask
 from app.predictions.states import OPEN
 from app.storage import Storage
-from app.storage.keys import ARTIFACTS, CHECKPOINTS, DATASETS, EXPORTS
+from app.storage.keys import ARTIFACTS, BUNDLES, CHECKPOINTS, DATASETS, EXPORTS
 
 UPLOADING: Final = timedelta(days=1)
-"""How long a data set's file may be without its row; an upload takes minutes."""
+"""How long the file of a data set or a bundle may be without its row; an upload takes minutes."""
 _BATCH: Final = 500
+_UPLOADED: Final = {DATASETS: "ds", BUNDLES: "bun"}
 
 
 def find_orphans(database: Database, storage: Storage, now: datetime) -> list[str]:
@@ -52,7 +54,7 @@ def find_orphans(database: Database, storage: Storage, now: datetime) -> list[st
     for key in keys:
         kind, _, rest = key.partition("/")
         owner = rest.partition("/")[0]
-        if kind == DATASETS and is_id("ds", owner):
+        if kind in _UPLOADED and is_id(_UPLOADED[kind], owner):
             uploads += [key] if began <= id_time(owner) < now - UPLOADING else []
         elif kind in (ARTIFACTS, CHECKPOINTS, EXPORTS) and is_id("job", owner) and id_time(owner) >= began:
             jobs.setdefault(owner, []).append(key)
@@ -61,7 +63,8 @@ def find_orphans(database: Database, storage: Storage, now: datetime) -> list[st
         found += _of_jobs(database, batch, [key for job_id in batch for key in jobs[job_id]])
     for batch in _batches(uploads):
         with database.read() as session:
-            named = set(session.scalars(select(Dataset.storage_key).where(Dataset.storage_key.in_(batch))))
+            columns = (Dataset.storage_key, Bundle.storage_key)
+            named = {key for column in columns for key in session.scalars(select(column).where(column.in_(batch)))}
         found += [key for key in batch if key not in named]
     return sorted(found)
 

@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 from app.spec import layer_specs, model, optimizers, schedules
 from app.spec.base import SpecModel
 from app.spec.job import LossName, MetricName, Task
+from app.spec.python_model import PythonModel
 from app.spec.tasks import LOSSES, METRICS
 
 MODELS: Final[dict[str, type[SpecModel]]] = {
@@ -15,6 +16,7 @@ MODELS: Final[dict[str, type[SpecModel]]] = {
     "cnn": model.Cnn,
     "resnet": model.Resnet,
     "sequential": model.Sequential,
+    "python": PythonModel,
 }
 LAYERS: Final[dict[str, type[SpecModel]]] = {
     "dense": layer_specs.Dense,

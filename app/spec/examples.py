@@ -5,6 +5,9 @@ from typing import Any, Final
 UPLOADED: Final = "ds_01k0000000000000000000000a"
 """Stands for the id of an uploaded dataset in an example."""
 
+BUNDLE: Final = "bun_01k0000000000000000000000a"
+"""Stands for the id of uploaded code in an example."""
+
 EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "shortest": {"framework": "torch", "model": "mlp", "data": "digits", "device_count": 1},
     "digits_tensorflow": {
@@ -216,3 +219,49 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "retry": {"failures": 1},
     },
 }
+
+CODE_EXAMPLES: Final[dict[str, dict[str, Any]]] = {
+    "script_shortest": {
+        "name": "a module",
+        "script": {"command": ["python", "-m", "timeit", "-n1"], "success": "exit"},
+    },
+    "script_bundle": {
+        "name": "a script of yours",
+        "framework": "torch",
+        "script": {"bundle": BUNDLE, "command": ["python", "train.py", "--lr", "0.1"]},
+        "device_count": 1,
+    },
+    "script_all_settings": {
+        "name": "a script on two devices, all settings",
+        "tags": {"team": "vision"},
+        "framework": "torch",
+        "script": {
+            "bundle": BUNDLE,
+            "command": ["python", "train.py", "--epochs", "20"],
+            "processes": "per_device",
+            "data": {"train": UPLOADED},
+            "environment": {"requirements": "requirements.txt", "variables": {"WANDB_MODE": "offline"}},
+            "network": False,
+            "success": "files",
+            "monitor": {"metric": "val_loss", "mode": "min"},
+            "seed": 7,
+        },
+        "device_count": 2,
+        "device_type": "auto",
+        "min_device_memory_bytes": None,
+        "device_name": None,
+        "retry": {"failures": 0, "losses": 3},
+        "timeout_s": 3600,
+        "stop_when_idle_s": None,
+        "priority": 0,
+        "not_before": None,
+    },
+    "python_model": {
+        "name": "digits, a network of yours",
+        "framework": "torch",
+        "model": {"type": "python", "bundle": BUNDLE, "entrypoint": "nets.small:build", "parameters": {"width": 64}},
+        "data": "digits",
+        "hyperparameters": {"epochs": 20, "learning_rate": 0.001},
+    },
+}
+"""Specs with code of the client's: each needs a key with the permission `code`."""

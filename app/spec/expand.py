@@ -16,6 +16,7 @@ from app.spec.layers import (
 )
 from app.spec.naming import Namer, Parts
 from app.spec.presets import written_layers
+from app.spec.python_model import PythonModel
 
 
 def layers_of(spec: JobSpec, output_units: int, input_shape: Shape | None = None) -> list[Layer]:
@@ -26,13 +27,16 @@ def layers_of(spec: JobSpec, output_units: int, input_shape: Shape | None = None
     output`; they are the keys of stored weights, so they never change. `output_units`: the number of classes, or 1 for
     regression. `input_shape`: of a row, None = flat; only its rank matters here: presets for flat rows begin with a
     flatten when rows are not flat, and `flatten_output` stands before the output layer when that would not get a flat
-    row. Whether the shapes fit is for `app.spec.shapes.infer` to say.
+    row. Whether the shapes fit is for `app.spec.shapes.infer` to say. A model of the client's own code has no layers
+    here: they are known when it runs.
     """
     return expand(spec, output_units, input_shape)[0]
 
 
 def expand(spec: JobSpec, output_units: int, input_shape: Shape | None = None) -> tuple[list[Layer], dict[str, Parts]]:
     """Expand as `layers_of`, and also tell where in the spec each named layer comes from: parts of a pointer."""
+    if isinstance(spec.model, PythonModel):
+        return [], {}
     namer = Namer()
     flat = input_shape is None or len(input_shape) == 1
     layers = namer.named(written_layers(spec.model, flat=flat), ("model", "layers"))

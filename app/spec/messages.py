@@ -2,9 +2,11 @@
 
 import json
 import math
+import shlex
 from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from app.spec.data import BUILTIN_NAMES
@@ -12,6 +14,7 @@ from app.spec.job import JobSpec
 from app.spec.nearest import nearest_word, right_place
 from app.spec.places import Place, Shape, locate
 from app.spec.problems import SpecProblem, pointer
+from app.spec.script import MOST_WORDS, Script
 from app.spec.wording import as_suggestion, found, listed, wanted, written
 
 # Names that the spec keeps for what is not there yet, by the key they stand at.
@@ -24,11 +27,18 @@ _LATER = {
 # Errors that our own validators write; their text goes on from the field's name.
 _OURS = frozenset(
     {
+        "bundle_path",
+        "command",
+        "data_id",
+        "data_name",
+        "data_sets",
+        "entrypoint",
         "float32",
         "job_name",
         "layers",
         "nesterov",
         "nesting",
+        "parameters",
         "plain_text",
         "repeated",
         "split",
@@ -37,16 +47,19 @@ _OURS = frozenset(
         "tags",
         "timestamp",
         "unknown_source",
+        "variable",
+        "variables",
         "weight_decay",
     }
 )
+_READABLE = 10**15  # numbers above are not repeated as text
 _KEY_ERRORS = frozenset({"invalid_key", "string_unicode"})
 _TAG_ERRORS = frozenset({"union_tag_invalid", "union_tag_not_found"})
 
 
-def problem_of(error: ErrorDetails) -> SpecProblem:
-    """Turn one Pydantic error into a problem; the pointer has no union tags."""
-    place = locate(JobSpec, error["loc"])
+def problem_of(error: ErrorDetails, root: type[BaseModel] = JobSpec) -> SpecProblem:
+    """Turn one Pydantic error of a `root` into a problem; the pointer has no union tags."""
+    place = locate(root, error["loc"])
     kind, shape, value = error["type"], place.shape, error["input"]
     if kind == "extra_forbidden":
         return _unknown_key(place)
@@ -80,8 +93,38 @@ def _wrong_value(place: Place, shape: Shape, value: Any) -> SpecProblem:  # noqa
     if place.parts == ("device_count",) and value == 0 and not isinstance(value, bool):
         sentence = 'device_count must be at least 1; to train without a GPU set device_type to "cpu" and keep 1.'
         return SpecProblem(where, sentence, "device_type: cpu")
+    if place.parts == ("framework",) and value == "python":
+        sentence = 'framework "python" is for scripts; what trains a model here is "torch" or "tensorflow".'
+        return SpecProblem(where, sentence, "torch")
+    if shape.annotation is Script or place.parts == ("script", "command"):
+        return _no_command(place, shape, value)
     sentence = f"{name} must be {wanted(shape)}{_for_example(shape)}; it is {found(value)}."
     return SpecProblem(where, sentence, _meant(shape, value) or _example(shape))
+
+
+def _no_command(place: Place, shape: Shape, value: Any) -> SpecProblem:  # noqa: ANN401 - any JSON value
+    """Say how a command is written; no shell would read one that is a single text, or begin one that is a list."""
+    must = "an object with a command" if shape.annotation is Script else f"a list of 1 to {MOST_WORDS} words"
+    words = _words_of(value)
+    if words is None:
+        meant = None
+    elif shape.annotation is Script:
+        meant = as_suggestion({"command": words})
+    else:
+        meant = as_suggestion(words)
+    sentence = f"{_name(place)} must be {must}{_for_example(shape)}; it is {found(value)}."
+    return SpecProblem(pointer(place.parts), sentence, meant or _example(shape))
+
+
+def _words_of(command: object) -> list[str] | None:
+    if isinstance(command, str):
+        try:
+            return shlex.split(command) or None
+        except ValueError:
+            return None
+    if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
+        return [str(word) for word in command[:MOST_WORDS]]
+    return None
 
 
 def _unknown_key(place: Place) -> SpecProblem:
@@ -138,6 +181,8 @@ def _meant(shape: Shape, value: Any) -> str | None:  # noqa: ANN401 - any JSON v
     """Return the valid value that was probably meant: `0.1` for `"0.1"`, `2` for `2.0`, `torch` for `pytorch`."""
     if get_origin(shape.annotation) is Literal and isinstance(value, str):
         return nearest_word(value, get_args(shape.annotation))
+    if shape.annotation is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return json.dumps(str(value)) if abs(value) < _READABLE else None
     if isinstance(value, str) and shape.members and value in _words(shape):
         return as_suggestion([value])
     if shape.annotation is bool and value in (0, 1):

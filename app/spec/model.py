@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from app.spec.base import SpecModel
 from app.spec.layer_specs import DEEPEST, MOST_LAYERS, DropoutRate, LayerSpec, Length, Units, Window
 from app.spec.layers import ActivationName
+from app.spec.python_model import PythonModel
 from app.spec.sugar import named_by
 
 InputShape = Annotated[list[Length], Field(min_length=3, max_length=3)]
@@ -138,7 +139,7 @@ class Sequential(SpecModel):
     )
 
 
-Model: TypeAlias = Linear | Mlp | Cnn | Resnet | Sequential
+Model: TypeAlias = Linear | Mlp | Cnn | Resnet | Sequential | PythonModel
 _Tagged = Annotated[Model, Field(discriminator="type")]
 ModelSpec = Annotated[
     _Tagged,

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from app.spec.job import JobSpec
+from pydantic import BaseModel
+
 from app.spec.places import Place, every_field, models_in
+from app.spec.script import ScriptSpec
 
 _CUTOFF = 0.7  # similarity (difflib's ratio) from which two words are taken for the same one, misspelt
 _FAR_CUTOFF = 0.85  # the same for a key of another level, where a wrong guess would only confuse
@@ -30,7 +32,8 @@ _ELSEWHERE: dict[str, str | None] = {
     "clipnorm": "hyperparameters.clip_norm",
     "clipvalue": "hyperparameters.clip_value",
     "columns": "data.features",
-    "command": None,
+    "cmd": "script.command",
+    "command": "script.command",
     "criterion": "loss",
     "csv": "data.source",
     "dataset": "data",
@@ -39,8 +42,7 @@ _ELSEWHERE: dict[str, str | None] = {
     "device": "device_type",
     "devices": "device_count",
     "dtype": "hyperparameters.precision",
-    "entrypoint": None,
-    "env": None,
+    "env": "model.environment.variables",
     "eps": "hyperparameters.optimizer.epsilon",
     "eta_min": "hyperparameters.schedule.final_learning_rate",
     "file": "data.source",
@@ -91,7 +93,6 @@ _ELSEWHERE: dict[str, str | None] = {
     "restore_best_weights": "hyperparameters.early_stopping.restore_best",
     "retries": "retry.failures",
     "scheduler": "hyperparameters.schedule",
-    "script": None,
     "step_size": "hyperparameters.schedule.every_epochs",
     "strategy": None,
     "test_size": "data.split.test",
@@ -102,6 +103,33 @@ _ELSEWHERE: dict[str, str | None] = {
     "validation_split": "data.split.validation",
     "wd": "hyperparameters.weight_decay",
     "workers": None,
+}
+
+# The same for script jobs, beside those of the above that they have too.
+_ELSEWHERE_IN_SCRIPTS: dict[str, str | None] = {
+    "args": "script.command",
+    "argv": "script.command",
+    "arguments": "script.command",
+    "cmd": "script.command",
+    "code": "script.bundle",
+    "conda": None,
+    "dataset": "script.data",
+    "datasets": "script.data",
+    "dependencies": "script.environment.requirements",
+    "entrypoint": "script.command",
+    "env": "script.environment.variables",
+    "env_vars": "script.environment.variables",
+    "environment_variables": "script.environment.variables",
+    "inputs": "script.data",
+    "internet": "script.network",
+    "nproc_per_node": "script.processes",
+    "packages": "script.environment.requirements",
+    "pip": "script.environment.requirements",
+    "random_seed": "script.seed",
+    "random_state": "script.seed",
+    "runtime_env": "script.environment",
+    "shell": None,
+    "working_dir": "script.bundle",
 }
 
 # Words of other tools for values of ours.
@@ -160,14 +188,24 @@ _SYNONYMS = {
 
 
 @cache
-def _paths() -> dict[str, list[str]]:
-    """Every key of the spec, with the places that have it, the shallowest first."""
+def _paths(root: type[BaseModel]) -> dict[str, list[str]]:
+    """Every key of a spec, with the places that have it, the shallowest first."""
     found: dict[str, list[str]] = {}
-    for path, _ in every_field(JobSpec):
+    for path, _ in every_field(root):
         places = found.setdefault(path[-1], [])
         if ".".join(path) not in places:
             places.append(".".join(path))
     return {key: sorted(places, key=lambda place: place.count(".")) for key, places in found.items()}
+
+
+@cache
+def elsewhere(root: type[BaseModel]) -> dict[str, str | None]:
+    """Return the keys of other tools that mean something in this kind of spec, each with its place there."""
+    if root is not ScriptSpec:
+        return _ELSEWHERE
+    known = {path for places in _paths(root).values() for path in places}
+    shared = {key: path for key, path in _ELSEWHERE.items() if path is None or path in known}
+    return shared | _ELSEWHERE_IN_SCRIPTS
 
 
 def spelt_like_ours(key: str) -> str:
@@ -210,17 +248,17 @@ def right_place(place: Place) -> tuple[str, str | None]:
     if others:
         owners = ", ".join(others[:-1]) + " and " + others[-1] if others[1:] else others[0]
         return f"is a key of {owners}, not of this kind of {{here}}", None
-    if plain in _ELSEWHERE:
-        path = _ELSEWHERE[plain]
+    aliases = elsewhere(place.root)
+    if plain in aliases:
+        path = aliases[plain]
         if path is None:
             return "is not a setting here", None
         return "is not a key of {here}", path.rsplit(".", 1)[-1] if path.rsplit(".", 1)[-1] in here else path
-    return _close(plain, here, [part for part in place.parts[:-1] if isinstance(part, str)])
+    return _close(plain, here, [part for part in place.parts[:-1] if isinstance(part, str)], _paths(place.root))
 
 
-def _close(plain: str, here: list[str], inside: list[str]) -> tuple[str, str | None]:
+def _close(plain: str, here: list[str], inside: list[str], paths: dict[str, list[str]]) -> tuple[str, str | None]:
     """Look for the key in other places, then for a similar one here, then for a similar one anywhere."""
-    paths = _paths()
     if plain in paths:
         return "stands in the wrong place", _nearest_path(paths[plain], inside)
     close = nearest_word(plain, here)

@@ -1,38 +1,64 @@
-"""From decoded JSON to a JobSpec, or to all of its problems."""
+"""From decoded JSON to the spec of either kind of job, or to all of its problems."""
+
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
+from app.spec.code import AnySpec
 from app.spec.job import JobSpec
 from app.spec.messages import problem_of
-from app.spec.problems import InvalidSpec, NotEnabled, SpecProblem
+from app.spec.problems import InvalidSpec, SpecProblem, pointer
+from app.spec.script import ScriptSpec
 
-_RESERVED_MODEL = "python"
+Spec = TypeVar("Spec", JobSpec, ScriptSpec)
+
 MOST_PROBLEMS = 100
 """More are not explained: a body of a million wrong keys must not cost a million searches for the nearest."""
 
+_OF_MODEL_JOBS: Final = [name for name in JobSpec.model_fields if name not in ScriptSpec.model_fields]
 
-def parse_spec(raw: object) -> JobSpec:
-    """Read a posted body (decoded JSON) as a job spec; strings that are sugar become objects.
 
-    Raises InvalidSpec with every problem that shows without looking at the data, or NotEnabled for a model type that is
-    reserved.
+def parse_spec(raw: object) -> AnySpec:
+    """Read a posted body (decoded JSON) as a spec: with the key `script` of a script job, else of a model job.
+
+    Raises InvalidSpec with every problem that shows without looking at data, bundles or the fleet.
     """
-    _refuse_reserved(raw)
+    if isinstance(raw, dict) and "script" in raw:
+        return parse_script(raw)
+    return parse_job(raw)
+
+
+def parse_job(raw: object) -> JobSpec:
+    """Read a posted body as a model job's spec; strings that are sugar become objects.
+
+    Raises InvalidSpec with every problem that shows without looking at the data.
+    """
+    return _read(raw, JobSpec)
+
+
+def parse_script(raw: object) -> ScriptSpec:
+    """Read a posted body as a script job's spec.
+
+    Raises InvalidSpec with every problem; a key of model jobs is one each.
+    """
+    both = [name for name in _OF_MODEL_JOBS if isinstance(raw, dict) and name in raw]
+    if both:
+        raise InvalidSpec([_belongs_to_model_jobs(name) for name in both])
+    return _read(raw, ScriptSpec)
+
+
+def _belongs_to_model_jobs(name: str) -> SpecProblem:
+    sentence = (
+        f"script and {name} exclude each other: a script job runs your command and brings its own model, data and "
+        f"training; leave out {name}, or leave out script."
+    )
+    return SpecProblem(pointer((name,)), sentence)
+
+
+def _read(raw: object, model: type[Spec]) -> Spec:
     try:
-        return JobSpec.model_validate(raw)
+        return model.model_validate(raw)
     except ValidationError as error:
-        problems = [problem_of(detail) for detail in error.errors(include_url=False)[:MOST_PROBLEMS]]
-        raise InvalidSpec(_each_once(problems)).within(raw) from None
-
-
-def _refuse_reserved(raw: object) -> None:
-    model = raw.get("model") if isinstance(raw, dict) else None
-    kind = model.get("type") if isinstance(model, dict) else model
-    if kind == _RESERVED_MODEL:
-        where = "/model/type" if isinstance(model, dict) else "/model"
-        sentence = "Models written in Python are not enabled here; use linear, mlp, cnn, resnet or sequential."
-        raise NotEnabled([SpecProblem(where, sentence, "mlp")])
-
-
-def _each_once(problems: list[SpecProblem]) -> list[SpecProblem]:
-    return list(dict.fromkeys(problems))
+        found = error.errors(include_url=False)[:MOST_PROBLEMS]
+        problems = [problem_of(detail, model) for detail in found]
+        raise InvalidSpec(list(dict.fromkeys(problems))).within(raw) from None

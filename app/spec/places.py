@@ -43,12 +43,14 @@ class Place:
     `shape`: what may stand there, None for an unknown key; with `is_key`, what the last part itself may be.
     `owner`: the model that has, or lacks, the last key.
     `siblings`: the other members when the owner was chosen from a union.
+    `root`: the model at which the way began.
     """
 
     parts: Parts
     shape: Shape | None
     owner: type[BaseModel] | None
     siblings: dict[str, Shape]
+    root: type[BaseModel]
     is_key: bool = False
 
 
@@ -98,7 +100,7 @@ def field_shape(info: FieldInfo) -> Shape:
 def locate(root: type[BaseModel], location: Sequence[str | int]) -> Place:
     """Follow an error location from `root`, leaving union tags and Pydantic's `[key]` mark out."""
     shape: Shape | None = Shape(root, model=root)
-    place = Place((), shape, None, {})
+    place = Place((), shape, None, {}, root)
     above: Shape | None = None
     siblings: dict[str, Shape] = {}
     for part in location:
@@ -110,7 +112,7 @@ def locate(root: type[BaseModel], location: Sequence[str | int]) -> Place:
             return replace(place, shape=above.keys, is_key=True)
         above, owner = shape, shape.model if shape is not None else None
         shape = _step(shape, part)
-        place = Place((*place.parts, part), shape, owner, siblings)
+        place = Place((*place.parts, part), shape, owner, siblings, root)
         siblings = {}
     return place
 

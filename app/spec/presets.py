@@ -17,11 +17,17 @@ from app.spec.layer_specs import (
 )
 from app.spec.layers import ActivationName
 from app.spec.model import Cnn, Linear, Mlp, Model, Resnet, Sequential
+from app.spec.python_model import PythonModel
 
 
 def written_layers(model: Model, *, flat: bool) -> list[LayerSpec]:
-    """Write a model as a list of layers, without the output layer; `flat`: rows have one axis."""
+    """Write a model as a list of layers, without the output layer; `flat`: rows have one axis.
+
+    A model that the client's own code builds has none that are known before it runs.
+    """
     match model:
+        case PythonModel():
+            return []
         case Sequential():
             return list(model.layers)
         case Cnn():

@@ -3,9 +3,10 @@
 from app.spec.columns import empty_problems, find_features, find_target, gap_problems
 from app.spec.data import EffectiveData, EffectiveSplit
 from app.spec.fitting import check_fit
-from app.spec.job import DeviceType, EffectiveSpec, JobSpec, LossName, MetricName, Task
+from app.spec.job import EffectiveSpec, JobSpec, LossName, MetricName, Task
 from app.spec.pictures import with_picture
 from app.spec.problems import InvalidSpec, SpecProblem
+from app.spec.shared import DeviceType
 from app.spec.splitting import check_split
 from app.spec.steering import check_steering
 from app.spec.table import Column, TableSchema

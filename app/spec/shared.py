@@ -80,8 +80,8 @@ class Labelled(SpecModel):
     )
 
 
-class CommonSpec(Labelled):
-    """What every kind of job has, whatever it runs; the base of each kind's spec, which adds its `framework`."""
+class Placed(Labelled):
+    """Which devices a job gets."""
 
     device_count: int = Field(
         default=1, ge=1, le=4096, description="How many devices of one host the job gets.", examples=[1]
@@ -97,6 +97,11 @@ class CommonSpec(Labelled):
     device_name: ShortText | None = Field(
         default=None, description="Only devices with this name.", examples=["NVIDIA H200"]
     )
+
+
+class Bounded(Labelled):
+    """How often and how long a job is tried, and when."""
+
     retry: Retry = Field(
         default=Retry(),
         description="Further attempts after one that ends without success.",
@@ -115,3 +120,11 @@ class CommonSpec(Labelled):
     not_before: Timestamp | None = Field(
         default=None, description="Do not start before this time (RFC 3339).", examples=["2030-01-31T08:00:00Z"]
     )
+
+
+class CommonSpec(Bounded, Placed):
+    """What every kind of job has, whatever it runs; the base of each kind's spec, which adds its `framework`.
+
+    It is in parts so that each kind can have its own keys between them: the order of the keys in an effective spec is
+    that of the specification, and Pydantic takes it from the order of the bases, the last one first.
+    """

@@ -6,6 +6,7 @@ from app.spec.columns import MOST_EXPLAINED, some
 from app.spec.job import JobSpec, MetricName, Task
 from app.spec.nearest import nearest_word
 from app.spec.problems import SpecProblem, pointer
+from app.spec.python_model import PythonModel
 from app.spec.splitting import has_validation
 from app.spec.table import Column, TableSchema
 from app.spec.tasks import METRICS
@@ -26,11 +27,20 @@ def check_steering(
         elif monitor.removeprefix("val_") not in ("loss", *metrics):
             problems.append(_unreported(where, monitor, metrics, task, validation=validation))
     problems += _class_weights(spec, target, task)
+    problems += _exports(spec)
+    return problems
+
+
+def _exports(spec: JobSpec) -> Iterator[SpecProblem]:
     for position, name in enumerate(spec.exports):
         if name == "keras" and spec.framework != "tensorflow":
             sentence = f"Export keras needs the framework tensorflow; what {spec.framework} trains can leave as onnx."
-            problems.append(SpecProblem(f"/exports/{position}", sentence, "onnx"))
-    return problems
+            yield SpecProblem(f"/exports/{position}", sentence, "onnx")
+        elif name == "onnx" and spec.framework != "torch" and isinstance(spec.model, PythonModel):
+            sentence = (
+                f"Export onnx of a python model needs the framework torch; from {spec.framework} it leaves as keras."
+            )
+            yield SpecProblem(f"/exports/{position}", sentence, "keras")
 
 
 def _short_lists(metrics: Sequence[MetricName], target: Column) -> Iterator[SpecProblem]:

@@ -9,6 +9,7 @@ from app.spec.inputs import input_shape_of, inputs_of
 from app.spec.job import EffectiveSpec
 from app.spec.layers import BatchNormLayer, Layer, Shape, walk
 from app.spec.parts import Parts, part_sizes, stratified_sizes
+from app.spec.python_model import PythonModel
 from app.spec.shapes import LayerShape, infer
 from app.spec.splitting import part_named
 from app.spec.table import TableSchema
@@ -24,24 +25,28 @@ class Summary(BaseModel):
     Row counts are exact, except with `missing: drop` when several columns have gaps: the gaps may share rows or not, so
     the counts are then the largest possible, and so is the number of classes. `memory_bytes` is an estimate of what
     model, gradients, optimizer, activations and data need in float32; the framework's own memory comes on top.
+
+    What a client's own code builds is known only when it runs: `layers` is empty then, and there is no number of
+    parameters and no memory.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     input_shape: list[int] = Field(description="Of one row as the model gets it: encoded, without the batch.")
     layers: list[LayerShape]
-    parameter_count: int
+    parameter_count: int | None
     train_rows: int
     validation_rows: int
     test_rows: int
     steps_per_epoch: int = Field(description="Batches per epoch; the last may be smaller.")
-    memory_bytes: int
+    memory_bytes: int | None
 
 
 def summarise(spec: EffectiveSpec, table: TableSchema) -> Summary:
     """Work out shapes, parameters, rows, steps and memory from the effective spec and the table."""
     layers, input_shape = model_of(spec, table)
     shapes = infer(layers, input_shape)
+    known = not isinstance(spec.model, PythonModel)
     facts = weight_facts(layers, input_shape).values()
     trained = sum(weight.size for weight in facts if weight.trained)
     still = sum(weight.size for weight in facts if not weight.trained)
@@ -53,12 +58,12 @@ def summarise(spec: EffectiveSpec, table: TableSchema) -> Summary:
     return Summary(
         input_shape=list(input_shape),
         layers=shapes,
-        parameter_count=trained,
+        parameter_count=trained if known else None,
         train_rows=parts.train,
         validation_rows=parts.validation,
         test_rows=parts.test,
         steps_per_epoch=steps_per_epoch(layers, parts.train, spec.hyperparameters.batch_size),
-        memory_bytes=_BYTES * (trained * (2 + slots) + still + activations + data),
+        memory_bytes=_BYTES * (trained * (2 + slots) + still + activations + data) if known else None,
     )
 
 

@@ -15,6 +15,7 @@ _MOST_SEGMENTS: Final = 8
 _LIMIT: Final = 255
 
 ARTIFACTS: Final = "artifacts"
+BUNDLES: Final = "bundles"
 CHECKPOINTS: Final = "checkpoints"
 DATASETS: Final = "datasets"
 EXPORTS: Final = "exports"
@@ -50,6 +51,11 @@ def segments_of(key: str) -> tuple[str, ...]:
 def dataset_key(dataset_id: str) -> str:
     """Where an uploaded file lies: under its own id, so that deleting one data set can never take another's bytes."""
     return f"{DATASETS}/{dataset_id}"
+
+
+def bundle_key(bundle_id: str) -> str:
+    """Where an uploaded bundle of code lies."""
+    return f"{BUNDLES}/{bundle_id}"
 
 
 def artifact_key(job_id: str, attempt: int, name: str) -> str:

@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Final
 
-from app.spec import parse_spec, resolve
+from app.spec import parse_job, resolve
 from app.tables import builtin_schema
 from workers.backends.base import Backend, load_backend
 from workers.context import NullContext
@@ -39,7 +39,7 @@ SPEC: Final[dict[str, Any]] = {
 def main(framework: str, repeats: int) -> None:
     warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, which is what is measured here
     backend = load_backend(framework)
-    spec = resolve(parse_spec({"framework": framework, **SPEC}), builtin_schema("iris"), "cpu")
+    spec = resolve(parse_job({"framework": framework, **SPEC}), builtin_schema("iris"), "cpu")
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as work_dir:
             assignment = Assignment(

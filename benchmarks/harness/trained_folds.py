@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from app.spec import parse_spec, resolve
+from app.spec import parse_job, resolve
 from app.tables import profile
 from benchmarks.harness.sklearn_mlp import BATCH, RATE
 from workers.backends.base import load_backend
@@ -47,7 +47,7 @@ def _labels(framework: str, file: Path, fold: dict[str, Any]) -> list[str]:
         },
         "device_count": 1,
     }
-    effective = resolve(parse_spec(spec), profile(file, "csv"), "cpu")
+    effective = resolve(parse_job(spec), profile(file, "csv"), "cpu")
     backend = load_backend(framework)
     device = Device(id="cpu-0", kind="cpu", name="CPU")
     backend.prepare([device], 1)

@@ -8,6 +8,8 @@ from app.accounts.keys import new_key
 from app.accounts.models import ApiKey, Project
 from app.accounts.schemas import key_json
 from app.accounts.service import (
+    PERMISSIONS,
+    CodeNotAllowed,
     InvalidAccount,
     LastAdminKey,
     Principal,
@@ -17,10 +19,11 @@ from app.accounts.service import (
     find_or_create_project,
     first_key,
     list_keys,
+    permit_key,
     revoke_key,
 )
 from app.db import Database
-from app.errors import NotFound
+from app.errors import Conflict, NotFound
 from tests.fakes import START, FakeClock
 
 HOUR = timedelta(hours=1)
@@ -115,7 +118,78 @@ class TestCreateKey:
             create_key(session, project="p", user="u", name="n", role=Role.USER, now=START, expires_at=START)
 
 
+class TestPermissions:
+    @pytest.mark.parametrize("role", list(Role))
+    def test_no_role_has_one_by_itself(self, database: Database, clock: FakeClock, role: Role) -> None:
+        key_id, secret = make(database, role=role)
+        principal = who(database, secret, clock)
+        assert principal is not None
+        assert not principal.may("code")
+        with database.write() as session:
+            assert permit_key(session, key_id, ["code"])[0].permissions == ["code"]
+        permitted = who(database, secret, clock)
+        assert permitted is not None
+        assert permitted.may("code")
+        assert permitted.role is role
+
+    def test_a_key_may_be_made_with_it(self, database: Database, clock: FakeClock) -> None:
+        with database.write() as session:
+            key, secret = create_key(
+                session, project="p", user="u", name="n", role=Role.USER, now=START, permissions=PERMISSIONS * 2
+            )
+            assert key.permissions == ["code"]
+            assert key_json(key, "p")["permissions"] == ["code"]
+        principal = who(database, secret, clock)
+        assert principal is not None
+        assert principal.permissions == frozenset({"code"})
+
+    def test_what_is_given_replaces_what_was_there(self, database: Database, clock: FakeClock) -> None:
+        key_id, secret = make(database, project="whales")
+        for permissions in (["code"], []):
+            with database.write() as session:
+                assert permit_key(session, key_id, permissions)[1] == "whales"
+            principal = who(database, secret, clock)
+            assert principal is not None
+            assert sorted(principal.permissions) == permissions
+
+    def test_one_that_does_not_exist_is_refused_with_those_that_do(self, database: Database) -> None:
+        key_id, _ = make(database)
+        known = "'root' is no permission; known: 'code'"
+        with pytest.raises(InvalidAccount, match=known) as caught, database.write() as session:
+            permit_key(session, key_id, ["code", "root"])
+        assert [problem.pointer for problem in caught.value.problems] == ["/permissions"]
+        with pytest.raises(InvalidAccount), database.write() as session:
+            create_key(session, project="p", user="u", name="n", role=Role.USER, now=START, permissions=["root"])
+
+    def test_asking_for_one_that_does_not_exist_is_a_fault_of_ours(self) -> None:
+        principal = Principal("key_1", "prj_1", "birds", "ada", Role.ADMIN, frozenset({"code"}))
+        with pytest.raises(KeyError):
+            principal.may("coed")
+
+    def test_a_revoked_or_missing_key_gets_none(self, database: Database) -> None:
+        key_id, _ = make(database)
+        with database.write() as session:
+            revoke_key(session, key_id, START)
+        with pytest.raises(Conflict, match="revoked"), database.write() as session:
+            permit_key(session, key_id, ["code"])
+        with pytest.raises(NotFound), database.write() as session:
+            permit_key(session, "key_x", ["code"])
+
+    def test_the_error_says_who_can_give_it_and_how(self) -> None:
+        sentence = str(CodeNotAllowed("key_1"))
+        assert "trainshed key permit key_1 code" in sentence
+        assert "PATCH /v1/keys/key_1" in sentence
+
+
 class TestFirstKey:
+    def test_may_bring_code_only_when_it_is_asked_for(self, database: Database, clock: FakeClock) -> None:
+        with database.write() as session:
+            secret = first_key(session, START, ["code"])
+        assert secret is not None
+        principal = who(database, secret, clock)
+        assert principal is not None
+        assert principal.may("code")
+
     def test_opens_the_default_project_as_admin(self, database: Database, clock: FakeClock) -> None:
         with database.write() as session:
             secret = first_key(session, START)

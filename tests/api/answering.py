@@ -12,7 +12,7 @@ from app.accounts.models import Project
 from app.artifacts.models import Artifact
 from app.db import Database
 from app.predictions.states import TaskKind
-from app.predictions.tasks import Taken, fail, succeed, take
+from app.predictions.tasks import Taken, Wanted, fail, succeed, take
 from app.storage import Storage
 from tests.api.client import Tenant
 from tests.predictions.asking import INSTANCE, model_row
@@ -20,6 +20,7 @@ from tests.rows import add_job, add_worker
 
 Answer = dict[str, Any]
 """A result, or under the one key `error` how the task fails."""
+EVERY = [Wanted(kind, frameworks) for kind in TaskKind for frameworks in (None, ["tensorflow", "torch"])]
 CLASSES = {"labels": ["setosa"], "probabilities": [{"setosa": 0.75, "virginica": 0.25}], "warnings": []}
 
 
@@ -47,9 +48,9 @@ def answering(database: Database, answer: Callable[[Taken], Answer]) -> Iterator
 
     def work() -> None:
         while not stop.wait(0.005):
-            for kind in TaskKind:
+            for wanted in EVERY:
                 with database.write() as session:
-                    taken = take(session, kind, worker_id, INSTANCE, database.now(session))
+                    taken = take(session, wanted, worker_id, INSTANCE, database.now(session))
                 if taken is not None:
                     seen.append(taken)
                     _write(database, taken, answer(taken))

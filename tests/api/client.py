@@ -31,13 +31,14 @@ SPEC: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Tenant:
-    """A project's name and one working key for each role."""
+    """A project's name, one working key for each role without permissions, and a user's with the permission `code`."""
 
     project: str
     project_id: str
     viewer: str
     user: str
     admin: str
+    coder: str
 
 
 def new_tenant(database: Database, project: str) -> Tenant:
@@ -49,6 +50,10 @@ def new_tenant(database: Database, project: str) -> Tenant:
                 session, project=project, user=f"{role.value}-of-{project}", name="test", role=role, now=START
             )
             project_id = key.project_id
+        coder = f"coder-of-{project}"
+        _, secrets["coder"] = create_key(
+            session, project=project, user=coder, name="test", role=Role.USER, now=START, permissions=["code"]
+        )
     return Tenant(project, project_id, **secrets)
 
 
@@ -85,6 +90,9 @@ class Api:
 
     def post(self, path: str, **options: Any) -> httpx.Response:
         return self.request("POST", path, **options)
+
+    def patch(self, path: str, **options: Any) -> httpx.Response:
+        return self.request("PATCH", path, **options)
 
     def delete(self, path: str, **options: Any) -> httpx.Response:
         return self.request("DELETE", path, **options)

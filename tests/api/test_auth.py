@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from app.accounts.service import Role, revoke_key
+from app.accounts.service import Role, create_key, revoke_key
 from app.api.auth import PUBLIC_FOLDER, PUBLIC_PATHS, is_public
 from app.api.routing import ApiRoute
 from app.db import Database
@@ -24,6 +24,7 @@ _PREFIXES = {
     "worker_id": "wrk",
     "task_id": "tsk",
     "hold_id": "hold",
+    "bundle_id": "bun",
 }
 
 
@@ -189,6 +190,11 @@ ROLES = {
     ("GET", "/v1/datasets/{dataset_id}"): "viewer",
     ("GET", "/v1/datasets/{dataset_id}/preview"): "viewer",
     ("DELETE", "/v1/datasets/{dataset_id}"): "user",
+    ("POST", "/v1/bundles"): "user",
+    ("GET", "/v1/bundles"): "viewer",
+    ("GET", "/v1/bundles/{bundle_id}"): "viewer",
+    ("GET", "/v1/bundles/{bundle_id}/content"): "viewer",
+    ("DELETE", "/v1/bundles/{bundle_id}"): "user",
     ("GET", "/v1/devices"): "viewer",
     ("GET", "/v1/workers"): "viewer",
     ("POST", "/v1/workers/{worker_id}/cordon"): "admin",
@@ -204,8 +210,16 @@ ROLES = {
     ("GET", "/v1/usage"): "viewer",
     ("GET", "/v1/keys"): "admin",
     ("POST", "/v1/keys"): "admin",
+    ("PATCH", "/v1/keys/{key_id}"): "admin",
     ("DELETE", "/v1/keys/{key_id}"): "admin",
     ("GET", "/metrics"): "viewer",
+}
+
+
+# What a role alone is not enough for, in the same way.
+PERMISSIONS = {
+    ("POST", "/v1/bundles"): "code",
+    ("DELETE", "/v1/bundles/{bundle_id}"): "code",
 }
 
 
@@ -215,28 +229,57 @@ class TestRoles:
         found = {(m, r.path) for r in every_route(app) if not is_public(r.path) for m in r.methods or ()}
         assert found == set(ROLES)
 
+    def test_the_table_names_every_route_that_needs_a_permission(self, app: FastAPI) -> None:
+        found = {(m, r.path): r.required_permission for r in every_route(app) for m in r.methods or ()}
+        assert {key: permission for key, permission in found.items() if permission} == PERMISSIONS
+
+    @pytest.mark.parametrize("permitted", [False, True], ids=["no permission", "code"])
     @pytest.mark.parametrize("role", [role.value for role in Role])
-    def test_every_role_meets_every_route(self, api: Api, tenant: Tenant, role: str) -> None:
-        client = api.with_key(getattr(tenant, role))
+    def test_every_role_with_and_without_the_permission_meets_every_route(
+        self, api: Api, database: Database, role: str, *, permitted: bool
+    ) -> None:
+        with database.write() as session:
+            key, secret = create_key(
+                session,
+                project="birds",
+                user="ada",
+                name="test",
+                role=Role(role),
+                now=START,
+                permissions=["code"] if permitted else [],
+            )
+        client = api.with_key(secret)
         for route in every_route(api.app):
             for method in route.methods or ():
                 if is_public(route.path):
                     continue
                 needed = Role(ROLES[method, route.path])
                 answer = client.request(method, concrete(route))
-                if Role(role).covers(needed):
-                    assert answer.status_code not in {401, 403}, (role, method, route.path, answer.text)
-                elif method == "HEAD":
-                    assert answer.status_code == 403
-                else:
+                if not Role(role).covers(needed):
+                    if method == "HEAD":
+                        assert answer.status_code == 403
+                        continue
                     document = problem(answer, 403, "forbidden")
                     assert (document["role"], document["required"]) == (role, needed.value)
+                elif (method, route.path) in PERMISSIONS and not permitted:
+                    document = problem(answer, 403, "code_not_allowed")
+                    assert document["required_permission"] == "code"
+                    assert f"trainshed key permit {key.id} code" in document["detail"]
+                else:
+                    assert answer.status_code not in {401, 403}, (role, method, route.path, answer.text)
 
     def test_a_role_is_checked_before_the_body_is_read(self, api: Api, tenant: Tenant) -> None:
         answer = api.with_key(tenant.viewer).post(
             "/v1/jobs", content=b"not json", headers={"Content-Type": "application/json"}
         )
         problem(answer, 403, "forbidden")
+
+    def test_a_permission_is_checked_before_the_body_is_read(self, api: Api, tenant: Tenant) -> None:
+        headers = {"Content-Type": "application/zip"}
+        for key, code in ((tenant.viewer, "forbidden"), (tenant.admin, "code_not_allowed")):
+            problem(api.with_key(key).post("/v1/bundles", content=b"no archive", headers=headers), 403, code)
+        folder = api.services.limits.upload_dir
+        assert not folder.exists() or list(folder.iterdir()) == []
 
     def test_a_viewer_may_check_a_spec(self, api: Api, tenant: Tenant) -> None:
         spec = {"framework": "torch", "model": "mlp", "data": "iris"}

@@ -6,8 +6,10 @@ import pytest
 from sqlalchemy import select
 
 from app.accounts.models import ApiKey
-from app.api.views import KeyView, ListView, NewKeyView
+from app.api.key_views import KeyView, NewKeyView
+from app.api.views import ListView
 from app.db import Database
+from app.ids import new_id
 from tests.api.client import ONE_DATABASE, Api, Tenant, problem
 
 BODY = {"user": "eve", "name": "laptop"}
@@ -50,6 +52,10 @@ class TestCreate:
             ({"name": 5}, "/name"),
             ({"project": " "}, "/project"),
             ({"secret": "mine"}, "/secret"),
+            ({"permissions": "code"}, "/permissions"),
+            ({"permissions": None}, "/permissions"),
+            ({"permissions": ["admin"]}, "/permissions/0"),
+            ({"permissions": ["code"] * 9}, "/permissions"),
             ({"expires_at": "2020-01-01T00:00:00Z"}, "/expires_at"),
             ({"expires_at": "tomorrow"}, "/expires_at"),
             ({"expires_at": "2030-01-01T00:00:00"}, "/expires_at"),
@@ -75,6 +81,55 @@ class TestCreate:
         assert admin.get("/v1/keys").json() == before
 
 
+class TestPermissions:
+    """`code` is nobody's by itself, an admin's neither; tests/api/test_auth.py has what it opens."""
+
+    def test_no_role_has_one_until_it_is_given(self, admin: Api) -> None:
+        assert {tuple(key["permissions"]) for key in admin.get("/v1/keys").json()["data"] if key["user"][0] != "c"} == {
+            ()
+        }
+        made = admin.post("/v1/keys", json=BODY | {"role": "admin"}).json()
+        assert KeyView.model_validate({name: made[name] for name in made if name != "secret"}).permissions == []
+
+    def test_a_new_key_may_have_it(self, admin: Api) -> None:
+        made = admin.post("/v1/keys", json=BODY | {"permissions": ["code", "code"]}).json()
+        assert made["permissions"] == ["code"]
+
+    def test_given_and_taken_it_holds_at_once(self, admin: Api) -> None:
+        made = admin.post("/v1/keys", json=BODY).json()
+        eve = admin.with_key(made["secret"])
+        address, missing = f"/v1/keys/{made['id']}", f"/v1/bundles/{new_id('bun')}"
+        problem(eve.delete(missing), 403, "code_not_allowed")
+        for permissions, status in ((["code"], 404), ([], 403)):
+            answer = admin.patch(address, json={"permissions": permissions})
+            assert KeyView.model_validate(answer.json()).permissions == permissions
+            assert eve.delete(missing).status_code == status
+            assert next(key for key in admin.get("/v1/keys").json()["data"] if key["id"] == made["id"]) == answer.json()
+
+    def test_nobody_gives_it_to_themselves_but_an_admin(self, api: Api, admin: Api, tenant: Tenant) -> None:
+        mine = next(key["id"] for key in admin.get("/v1/keys").json()["data"] if key["user"] == "user-of-birds")
+        for key in (tenant.viewer, tenant.user, tenant.coder):
+            problem(api.with_key(key).patch(f"/v1/keys/{mine}", json={"permissions": ["code"]}), 403, "forbidden")
+        assert admin.patch(f"/v1/keys/{mine}", json={"permissions": ["code"]}).status_code == 200
+
+    @ONE_DATABASE
+    @pytest.mark.parametrize(
+        ("body", "pointer"),
+        [({}, "/permissions"), ({"permissions": ["root"]}, "/permissions/0"), ({"role": "admin"}, "/role")],
+    )
+    def test_what_cannot_be_is_named(self, admin: Api, body: dict[str, Any], pointer: str) -> None:
+        made = admin.post("/v1/keys", json=BODY).json()
+        shown = problem(admin.patch(f"/v1/keys/{made['id']}", json=body), 422, "invalid_request")["errors"]
+        assert pointer in {item["pointer"] for item in shown}
+
+    @ONE_DATABASE
+    def test_a_revoked_key_gets_nothing_and_a_missing_one_is_404(self, admin: Api) -> None:
+        made = admin.post("/v1/keys", json=BODY).json()
+        admin.delete(f"/v1/keys/{made['id']}")
+        problem(admin.patch(f"/v1/keys/{made['id']}", json={"permissions": ["code"]}), 409, "conflict")
+        problem(admin.patch(f"/v1/keys/{new_id('key')}", json={"permissions": []}), 404, "not_found")
+
+
 class TestList:
     def test_pages_hold_every_key_once(self, admin: Api, other: Tenant) -> None:
         assert other.project == "whales"
@@ -87,7 +142,7 @@ class TestList:
                 break
             after = f"&after={page.next_after}"
         assert sorted((key.project, key.role) for key in seen) == [
-            (project, role) for project in ("birds", "whales") for role in ("admin", "user", "viewer")
+            (project, role) for project in ("birds", "whales") for role in ("admin", "user", "user", "viewer")
         ]
         ids = [key.id for key in seen]
         assert ids == sorted(ids, reverse=True)

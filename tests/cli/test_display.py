@@ -33,6 +33,14 @@ def shown(entries: list[JournalEntry], *, terminal: bool) -> str:
     return out.getvalue()
 
 
+def script_metric(seq: int, step: int, steps: int = 0) -> JournalEntry:
+    """As of a script that prints no epochs: what it did not say is 0."""
+    entry = metric(seq, 0, 0.5)
+    fraction = step / steps if steps else 0.0
+    entry["progress"] = {"epoch": 0, "epochs": 0, "step": step, "steps": steps, "fraction": fraction}
+    return entry
+
+
 class TestView:
     def viewed(self, *entries: JournalEntry) -> JobView:
         view = JobView()
@@ -104,6 +112,16 @@ class TestLines:
             "failed: diverged: The loss became NaN.",
         ]
 
+    def test_a_script_that_knows_no_epochs_gets_a_line_for_each_step(self) -> None:
+        entries = [script_metric(1, step=5), script_metric(2, step=5), script_metric(3, step=9, steps=18)]
+        lines = [line.partition(" ")[2] for line in shown(entries, terminal=False).splitlines()]
+        assert lines == ["step 5  loss 0.5", "step 9/18  50%  loss 0.5"]
+
+    def test_the_log_is_shown_without_control_characters(self) -> None:
+        out = io.StringIO()
+        Lines(Console(file=out, width=120)).log(["one", "two\x1b[2J"])
+        assert out.getvalue() == "  | one\n  | two\ufffd[2J\n"
+
     def test_nothing_is_coloured_or_moved_about(self) -> None:
         assert "\x1b" not in shown(RUN, terminal=False)
 
@@ -130,6 +148,20 @@ class TestBars:
         training, epoch = bars._progress.tasks
         assert (training.completed, epoch.completed, epoch.fields["text"]) == (0.25, 1.0, "1 of 4")
         assert bars._below.plain == "loss 0.5"
+
+    def test_a_script_that_knows_no_epochs_has_no_bar_but_a_place(self) -> None:
+        bars = Bars(Console(file=io.StringIO(), force_terminal=True))
+        view = JobView()
+        view.apply(script_metric(1, step=5))
+        bars.entry(script_metric(1, step=5), view)
+        assert [task.visible for task in bars._progress.tasks] == [False, False]
+        assert bars._below.plain == "step 5  loss 0.5"
+
+    def test_the_log_goes_above_the_bars(self) -> None:
+        out = io.StringIO()
+        with Bars(Console(file=out, width=120, force_terminal=True)) as bars:
+            bars.log(["hello"])
+        assert "  | hello" in out.getvalue()
 
     def test_a_note_is_replaced_by_the_next_state(self) -> None:
         bars = Bars(Console(file=io.StringIO(), force_terminal=True))

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from app import __version__, metering
 from app.accounts.service import Role, authenticate
 from app.cli.connection import read_client_file, write_client_file
+from app.cli.errors import UsageProblem
 from app.cli.processes import key, migrate, prepare
 from app.cli.processes.direct import SchemaNotCurrent
 from app.cli.processes.root import run
@@ -128,6 +129,38 @@ class TestPrepare:
         assert principal is not None
         assert (principal.project, principal.role) == ("default", Role.ADMIN)
 
+    def test_with_code_the_first_key_may_bring_it(self, environ: None, capsys: pytest.CaptureFixture[str]) -> None:
+        del environ
+        prepare.with_code(load_settings())
+        assert may_code(json.loads(capsys.readouterr().out)["key"])
+
+    def test_with_code_later_the_stored_key_may_too(
+        self, environ: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        del environ
+        settings = load_settings()
+        prepare.main(settings)
+        secret = json.loads(capsys.readouterr().out)["key"]
+        assert not may_code(secret)
+        # Nothing is stored yet, or something that is no key of this database: nobody gets it.
+        for stored in (None, "ts_of_another_server", secret):
+            if stored is not None:
+                write_client_file(tmp_path / "client.json", "http://127.0.0.1:1", stored)
+            prepare.with_code(settings)
+            assert may_code(secret) == (stored == secret)
+        # It stays when a later start does not ask for it.
+        prepare.main(settings)
+        assert may_code(secret)
+
+
+def may_code(secret: str) -> bool:
+    database = Database(load_settings().effective_database_url)
+    with database.read() as session:
+        principal = authenticate(session, secret, SystemClock().now())
+    database.dispose()
+    assert principal is not None
+    return principal.may("code")
+
 
 class TestMigrate:
     def test_a_new_database_gets_the_schema_and_again_is_harmless(
@@ -181,6 +214,37 @@ class TestKey:
         states = {line.split()[0]: line.split()[-1] for line in command("ls").splitlines()}
         assert states[made["id"]] == "revoked"
         assert sorted(states.values()) == ["revoked", "works"]
+
+    def test_a_key_may_bring_code_only_when_it_is_said(self, command: Command) -> None:
+        plain = json.loads(command("create", "--json"))
+        permitted = json.loads(command("create", "--permission", "code", "--json"))
+        assert (plain["permissions"], permitted["permissions"]) == ([], ["code"])
+        assert may_code(permitted["secret"])
+        assert not may_code(plain["secret"])
+        listed = {line.split()[0]: "+code" in line.split() for line in command("ls").splitlines()}
+        assert listed == {plain["id"]: False, permitted["id"]: True}
+
+    def test_permit_gives_and_takes(self, command: Command) -> None:
+        made = json.loads(command("create", "--json"))
+        assert command("permit", made["id"], "code") == f"{made['id']} has the permission code.\n"
+        assert may_code(made["secret"])
+        shown = json.loads(command("permit", made["id"], "--none", "--json"))
+        assert (shown["id"], shown["permissions"], shown["object"]) == (made["id"], [], "key")
+        assert not may_code(made["secret"])
+        assert "no permission any more" in command("permit", made["id"], "--none")
+
+    @pytest.mark.parametrize("arguments", [[], ["code", "--none"]])
+    def test_permit_wants_to_know_what_just_once(self, command: Command, arguments: list[str]) -> None:
+        made = json.loads(command("create", "--json"))
+        with pytest.raises(UsageProblem, match="--none"):
+            command("permit", made["id"], *arguments)
+
+    def test_permit_refuses_what_there_is_not(self, command: Command) -> None:
+        made = json.loads(command("create", "--json"))
+        with pytest.raises(TrainshedError, match="'root' is no permission; known: 'code'"):
+            command("permit", made["id"], "root")
+        with pytest.raises(TrainshedError, match="There is no key 'key_x'"):
+            command("permit", "key_x", "code")
 
     def test_a_list_never_has_a_secret(self, command: Command) -> None:
         made = json.loads(command("create", "--json"))

@@ -9,7 +9,7 @@ import pytest
 
 from app.cli.errors import UsageProblem
 from app.cli.starting import commented_spec
-from app.spec import TableSchema, parse_spec, resolve
+from app.spec import JobSpec, TableSchema, parse_spec, resolve
 from app.tables import builtin_schema
 from tests.cli.conftest import Trainshed
 from tests.cli.fake_server import FakeServer, problem
@@ -32,7 +32,9 @@ SPECIES = column("species", "text", distinct=2, labels=["a", "b"], minimum=None,
 
 def resolved(text: str, content: dict[str, Any]) -> Any:
     """The effective spec of what was written, as the server would make it."""
-    return resolve(parse_spec(json5.loads(text)), TableSchema.model_validate(content["table"]), "cpu")
+    spec = parse_spec(json5.loads(text))
+    assert isinstance(spec, JobSpec)
+    return resolve(spec, TableSchema.model_validate(content["table"]), "cpu")
 
 
 class TestCommentedSpec:

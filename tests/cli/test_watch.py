@@ -1,6 +1,7 @@
 """Why a queued job waits, asked beside the stream."""
 
 import threading
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -33,6 +34,9 @@ class Notes:
         pass
 
     def entry(self, entry: JournalEntry, view: JobView) -> None:
+        pass
+
+    def log(self, lines: Iterable[str]) -> None:
         pass
 
     def note(self, text: str) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.spec import parse_spec, resolve
-from app.spec.job import DeviceType
+from app.spec import parse_job, resolve
+from app.spec.shared import DeviceType
 from app.tables import builtin_schema
 from tests.gpu.cards import Card
 from tests.workers.launcher.attempt import FAR_NS, ROOT, Attempt, assignment, boot_ns
@@ -44,7 +44,7 @@ def start(
         "hyperparameters": {"epochs": epochs, "batch_size": 64, **settings},
     }
     kind: DeviceType = "cpu" if all(device.kind == "cpu" for device in devices) else "cuda"
-    spec = resolve(parse_spec(raw), builtin_schema(data), kind)
+    spec = resolve(parse_job(raw), builtin_schema(data), kind)
     work_dir = folder / "work"
     told = assignment(work_dir, list(devices)).model_copy(
         update={"spec": spec, "table": DataSource(builtin=data), "threads": THREADS}

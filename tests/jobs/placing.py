@@ -11,7 +11,7 @@ from app.jobs.models import Job
 from app.jobs.resumption import Resumption
 from app.jobs.states import JobState
 from app.scheduling.run import Placed, Times, schedule
-from app.spec import Column, JobSpec, TableSchema, parse_spec, resolve
+from app.spec import Column, JobSpec, TableSchema, parse_job, resolve
 from tests.fakes import FakeClock
 from tests.rows import add_job, add_project, add_worker
 
@@ -30,7 +30,7 @@ PROCESS = ProcessFacts(pid=4242, pgid=4242, started="17")
 
 
 def effective_spec(framework: str = "torch") -> dict[str, object]:
-    spec: JobSpec = parse_spec({"framework": framework, "model": "mlp", "data": "digits", "device_count": 1})
+    spec: JobSpec = parse_job({"framework": framework, "model": "mlp", "data": "digits", "device_count": 1})
     return resolve(spec, TABLE, "cuda").model_dump(mode="json")
 
 

@@ -21,7 +21,7 @@ from app.jobs.submit import (
     submit,
     submit_all,
 )
-from app.spec import parse_spec, resolve
+from app.spec import parse_job, resolve
 from app.spec.job import InitializeFrom
 from tests.fakes import FakeClock
 from tests.jobs.placing import TABLE
@@ -33,7 +33,7 @@ def submission(database: Database, clock: FakeClock) -> Submission:
     with database.write() as session:
         project_id = add_project(session).id
     raw = b'{"framework": "torch", "model": "mlp", "data": "digits", "device_count": 1, "tags": {"team": "birds"}}'
-    spec = parse_spec(
+    spec = parse_job(
         {"framework": "torch", "model": "mlp", "data": "digits", "device_count": 1, "tags": {"team": "birds"}}
     )
     effective = resolve(spec, TABLE, "cpu")

@@ -7,7 +7,7 @@ from app.db import Database
 from app.ids import new_id
 from app.predictions.models import ModelTask
 from app.predictions.states import TaskKind
-from app.predictions.tasks import NewTask, Taken, submit, take
+from app.predictions.tasks import NewTask, Taken, Wanted, submit, take
 from tests.fakes import START, FakeClock
 from tests.rows import add_job, add_project, add_worker
 
@@ -25,15 +25,28 @@ class Asker:
     worker_id: str
     job_id: str
 
-    def ask(self, kind: TaskKind = TaskKind.PREDICT, request: str = '{"rows": []}', *, max_open: int = 100) -> str:
-        new = NewTask(new_id("tsk"), self.project_id, self.job_id, "ada", kind, request, DEADLINE_S)
+    def ask(
+        self,
+        kind: TaskKind = TaskKind.PREDICT,
+        request: str = '{"rows": []}',
+        *,
+        max_open: int = 100,
+        framework: str | None = None,
+    ) -> str:
+        new = NewTask(new_id("tsk"), self.project_id, self.job_id, "ada", kind, request, DEADLINE_S, framework)
         with self.database.write() as session:
             submit(session, new, self.clock.now(), max_open)
         return new.id
 
-    def take(self, kind: TaskKind = TaskKind.PREDICT, requests: list[str] | None = None) -> Taken | None:
+    def take(
+        self,
+        kind: TaskKind = TaskKind.PREDICT,
+        requests: list[str] | None = None,
+        *,
+        frameworks: list[str] | None = None,
+    ) -> Taken | None:
         with self.database.write() as session:
-            return take(session, kind, self.worker_id, INSTANCE, self.clock.now(), requests)
+            return take(session, Wanted(kind, frameworks, requests), self.worker_id, INSTANCE, self.clock.now())
 
     def taken(self) -> Taken:
         """A prediction that was asked and taken."""

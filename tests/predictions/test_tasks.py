@@ -11,6 +11,7 @@ from app.predictions.models import ModelTask
 from app.predictions.states import TaskKind, TaskState
 from app.predictions.tasks import (
     Taken,
+    Wanted,
     export_request,
     fail,
     get_task,
@@ -79,6 +80,18 @@ class TestTake:
         taken = [asker.take(TaskKind.EXPORT, able), asker.take(TaskKind.EXPORT, able), asker.take(TaskKind.EXPORT)]
         assert [item and item.id for item in taken] == [onnx, None, keras]
 
+    def test_code_of_a_user_waits_for_a_worker_that_runs_its_framework(self, asker: Asker) -> None:
+        keras, torch = asker.ask(framework="tensorflow"), asker.ask(framework="torch")
+        taken = [asker.take(frameworks=["torch"]), asker.take(frameworks=["torch"])]
+        assert [item and (item.id, item.framework) for item in taken] == [(torch, "torch"), None]
+        assert asker.task(keras).state == "queued"
+
+    def test_where_no_code_is_run_none_is_taken_and_the_other_way_round(self, asker: Asker) -> None:
+        plain, code = asker.ask(), asker.ask(framework="torch")
+        assert asker.take(frameworks=[]) is None
+        taken = [asker.take(), asker.take(), asker.take(frameworks=["tensorflow", "torch"])]
+        assert [item and item.id for item in taken] == [plain, None, code]
+
     def test_what_is_past_its_deadline_is_left(self, asker: Asker) -> None:
         asker.ask()
         asker.clock.advance(DEADLINE_S)
@@ -87,8 +100,8 @@ class TestTake:
     def test_looking_alone_changes_nothing(self, asker: Asker) -> None:
         asked = asker.ask()
         with asker.database.read() as session:
-            assert next_id(session, TaskKind.PREDICT) == asked
-            assert next_id(session, TaskKind.EXPORT) is None
+            assert next_id(session, Wanted(TaskKind.PREDICT)) == asked
+            assert next_id(session, Wanted(TaskKind.EXPORT)) is None
         assert asker.task(asked).state == "queued"
 
 

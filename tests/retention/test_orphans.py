@@ -12,9 +12,10 @@ from app.jobs.states import JobState
 from app.predictions.models import ModelTask
 from app.predictions.states import TaskState
 from app.retention.orphans import UPLOADING, find_orphans
+from app.storage.keys import bundle_key
 from tests.fakes import START
 from tests.retention.history import History
-from tests.rows import add_dataset, add_project
+from tests.rows import add_bundle, add_dataset, add_project
 
 
 def found(history: History) -> list[str]:
@@ -86,6 +87,21 @@ class TestDatasets:
         assert found(history) == []
 
 
+class TestBundles:
+    def test_one_without_a_row_counts_after_a_day(self, history: History) -> None:
+        old, fresh = (id_made("bun", UPLOADING + timedelta(minutes=minutes)) for minutes in (1, -1))
+        for bundle in (old, fresh):
+            history.put(bundle_key(bundle))
+        assert found(history) == [f"bundles/{old}"]
+
+    def test_one_with_a_row_never_does(self, history: History) -> None:
+        bundle = id_made("bun", timedelta(days=900))
+        key = history.put(bundle_key(bundle))
+        with history.database.write() as session:
+            add_bundle(session, add_project(session, "other"), id=bundle, storage_key=key)
+        assert found(history) == []
+
+
 class TestOthers:
     def test_files_from_before_the_database_wait_for_their_rows(self, history: History) -> None:
         # A database was lost and a new one is there, beside the old storage: a restore will name these files again.
@@ -106,6 +122,12 @@ class TestOthers:
 
     def test_what_is_not_ours_is_not_touched(self, history: History) -> None:
         # A bucket may be shared, and a later version may keep other things.
-        for key in ("backups/monday.tar", "artifacts/readme.txt", "datasets/notes/x", "artifacts/job_1/1/x"):
+        for key in (
+            "backups/monday.tar",
+            "artifacts/readme.txt",
+            "datasets/notes/x",
+            "bundles/notes",
+            "artifacts/job_1/1/x",
+        ):
             history.put(key)
         assert found(history) == []

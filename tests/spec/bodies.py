@@ -13,6 +13,7 @@ from app.spec import (
     InvalidSpec,
     SpecProblem,
     TableSchema,
+    parse_job,
     parse_spec,
     resolve,
 )
@@ -43,6 +44,13 @@ def problem_at(raw: object, pointer: str) -> SpecProblem:
     """The only problem at a pointer."""
     found = [problem for problem in problems_of(raw) if problem.pointer == pointer]
     assert len(found) == 1, problems_of(raw)
+    return found[0]
+
+
+def only_problem(raw: object) -> SpecProblem:
+    """The one problem of a body, wherever it is."""
+    found = problems_of(raw)
+    assert len(found) == 1, found
     return found[0]
 
 
@@ -84,7 +92,7 @@ def spec_of(data: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any
 
 
 def resolved(raw: dict[str, Any], schema: TableSchema = BIRDS) -> EffectiveSpec:
-    return resolve(parse_spec(raw), schema, "cpu")
+    return resolve(parse_job(raw), schema, "cpu")
 
 
 def refused(raw: dict[str, Any], schema: TableSchema = BIRDS) -> list[SpecProblem]:

@@ -12,7 +12,7 @@ from app.spec import (
     InvalidSpec,
     TableSchema,
     layers_of,
-    parse_spec,
+    parse_job,
     resolve,
     summarise,
     walk,
@@ -78,7 +78,7 @@ def spec_of(layers: list[Any]) -> dict[str, Any]:
 def resolved(layers: list[Any], schema: TableSchema) -> EffectiveSpec | None:
     """The effective spec, or None when the model does not fit the table."""
     try:
-        return resolve(parse_spec(spec_of(layers)), schema, "cpu")
+        return resolve(parse_job(spec_of(layers)), schema, "cpu")
     except InvalidSpec:
         return None
 
@@ -88,7 +88,7 @@ class TestAnyModel:
     def test_a_refusal_points_into_the_body_and_says_which_layer(self, layers: list[Any], schema: TableSchema) -> None:
         raw = spec_of(layers)
         try:
-            resolve(parse_spec(raw), schema, "cpu")
+            resolve(parse_job(raw), schema, "cpu")
         except InvalidSpec as error:
             for problem in error.problems:
                 here: Any = raw
@@ -103,7 +103,7 @@ class TestAnyModel:
         spec = resolved(layers, schema)
         if spec is not None:
             assert EffectiveSpec.model_validate_json(spec.model_dump_json()) == spec
-            assert resolve(parse_spec(json.loads(spec.model_dump_json())), schema, "cuda") == spec
+            assert resolve(parse_job(json.loads(spec.model_dump_json())), schema, "cuda") == spec
 
     @given(MODELS, TABLES)
     def test_what_fits_ends_in_one_number_per_class(self, layers: list[Any], schema: TableSchema) -> None:

@@ -5,35 +5,46 @@ from typing import get_args
 
 import pytest
 
-from app.spec import EffectiveSpec, parse_spec, resolve, summarise
+from app.spec import EffectiveSpec, code_of, parse_job, parse_spec, resolve, summarise
 from app.spec.catalog import LAYERS, MODELS, OPTIMIZERS, SCHEDULES, entries
 from app.spec.data import BUILTIN_NAMES
-from app.spec.examples import EXAMPLES, UPLOADED
+from app.spec.examples import BUNDLE, CODE_EXAMPLES, EXAMPLES, UPLOADED
 from app.spec.job import JobSpec, LossName, MetricName, Task
 from app.spec.places import every_field
 from app.tables import BUILTIN, builtin_schema
 from tests.spec.bodies import body, hyper, integer, number, table, text
 
+PYTHON = {"python_model": CODE_EXAMPLES["python_model"]}
 ON_BUILTIN = [name for name, spec in EXAMPLES.items() if UPLOADED not in json.dumps(spec)]
 
 
 class TestExamples:
     @pytest.mark.parametrize("name", ON_BUILTIN)
     def test_it_parses_and_resolves(self, name: str) -> None:
-        spec = parse_spec(EXAMPLES[name])
+        spec = parse_job(EXAMPLES[name])
         table = builtin_schema(spec.data.source)
         effective = resolve(spec, table, "cpu")
         assert EffectiveSpec.model_validate_json(effective.model_dump_json()) == effective
         assert summarise(effective, table).steps_per_epoch >= 1
 
     def test_together_they_use_both_frameworks_and_every_model_layer_optimizer_and_schedule(self) -> None:
-        written = json.dumps([parse_spec(example).model_dump(mode="json") for example in EXAMPLES.values()])
+        written = json.dumps([parse_job(example).model_dump(mode="json") for example in (EXAMPLES | PYTHON).values()])
         for word in ("torch", "tensorflow", *MODELS, *LAYERS, *OPTIMIZERS, *SCHEDULES):
             assert f'"{word}"' in written
 
+    @pytest.mark.parametrize("name", CODE_EXAMPLES)
+    def test_each_with_code_of_the_clients_parses(self, name: str) -> None:
+        code = code_of(parse_spec(CODE_EXAMPLES[name]))
+        assert code is not None
+        assert code.bundle in (None, BUNDLE)
+
+    def test_the_full_script_leaves_nothing_to_defaults(self) -> None:
+        full = CODE_EXAMPLES["script_all_settings"]
+        assert parse_spec(full).model_dump(mode="json") == full
+
     def test_the_full_example_leaves_nothing_to_defaults(self) -> None:
         full = EXAMPLES["digits_tensorflow"]
-        assert parse_spec(full).model_dump(mode="json") == full
+        assert parse_job(full).model_dump(mode="json") == full
 
     def test_the_one_with_text_and_gaps_resolves(self) -> None:
         # The columns of the Palmer penguins (Horst et al. 2020): 344 rows, three species.
@@ -41,7 +52,7 @@ class TestExamples:
         words = [text("island"), text("sex", labels=["female", "male"], missing=11)]
         species = text("species", labels=["Adelie", "Chinstrap", "Gentoo"], distinct=3)
         schema = table(*numbers, *words, integer("year", 3), species, rows=344)
-        effective = resolve(parse_spec(EXAMPLES["uploaded_penguins"]), schema, "cpu")
+        effective = resolve(parse_job(EXAMPLES["uploaded_penguins"]), schema, "cpu")
         found = summarise(effective, schema)
         assert EffectiveSpec.model_validate_json(effective.model_dump_json()) == effective
         assert found.input_shape == [3 + 2 + 2 + 1]
@@ -98,13 +109,13 @@ class TestEntries:
     def test_each_example_is_accepted_where_it_belongs(self) -> None:
         shown = entries()
         for model in shown["models"]:
-            assert parse_spec(body(model=model.example)).model.type == model.name
+            assert parse_job(body(model=model.example)).model.type == model.name
         for layer in shown["layers"]:
-            parse_spec(body(model={"type": "sequential", "layers": [layer.example]}))
+            parse_job(body(model={"type": "sequential", "layers": [layer.example]}))
         for optimizer in shown["optimizers"]:
-            assert parse_spec(hyper(optimizer=optimizer.example)).hyperparameters.optimizer.name == optimizer.name
+            assert parse_job(hyper(optimizer=optimizer.example)).hyperparameters.optimizer.name == optimizer.name
         for schedule in shown["schedules"]:
-            assert parse_spec(hyper(schedule=schedule.example)).hyperparameters.schedule.name == schedule.name
+            assert parse_job(hyper(schedule=schedule.example)).hyperparameters.schedule.name == schedule.name
         for group in ("losses", "metrics"):
             assert {entry.task for entry in shown[group]} == set(get_args(Task))
 

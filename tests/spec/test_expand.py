@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.spec import layers_of, parse_spec
+from app.spec import layers_of, parse_job
 from app.spec.expand import expand
 from app.spec.layers import (
     ACTIVATIONS,
@@ -29,18 +29,18 @@ from tests.spec.bodies import body
 
 
 def names(model: Any, units: int = 3) -> list[str]:
-    return [layer.name for layer in layers_of(parse_spec(body(model=model)), units)]
+    return [layer.name for layer in layers_of(parse_job(body(model=model)), units)]
 
 
 class TestLinear:
     def test_it_is_the_output_layer_alone(self) -> None:
-        assert layers_of(parse_spec(body(model="linear")), 10) == [DenseLayer("output", 10)]
+        assert layers_of(parse_job(body(model="linear")), 10) == [DenseLayer("output", 10)]
 
 
 class TestMlp:
     def test_each_hidden_layer_is_followed_by_its_activation_and_dropout(self) -> None:
         model = {"type": "mlp", "hidden": [8, 4], "activation": "tanh", "dropout": 0.25}
-        assert layers_of(parse_spec(body(model=model)), 3) == [
+        assert layers_of(parse_job(body(model=model)), 3) == [
             DenseLayer("dense_1", 8),
             ActivationLayer("activation_1", "tanh"),
             DropoutLayer("dropout_1", 0.25),
@@ -64,7 +64,7 @@ class TestSequential:
             "type": "sequential",
             "layers": [{"type": "dense", "units": 4}, {"type": "activation", "function": "relu"}],
         }
-        assert layers_of(parse_spec(body(model=inside)), 2) == layers_of(parse_spec(body(model=after)), 2)
+        assert layers_of(parse_job(body(model=inside)), 2) == layers_of(parse_job(body(model=after)), 2)
 
     def test_a_preset_equals_its_layers_written_out(self) -> None:
         preset = {"type": "mlp", "hidden": [8, 4], "activation": "gelu", "dropout": 0.1}
@@ -77,7 +77,7 @@ class TestSequential:
                 {"type": "dropout", "rate": 0.1},
             ],
         }
-        assert layers_of(parse_spec(body(model=preset)), 2) == layers_of(parse_spec(body(model=written)), 2)
+        assert layers_of(parse_job(body(model=preset)), 2) == layers_of(parse_job(body(model=written)), 2)
 
     def test_a_layer_that_is_written_stays_even_when_it_does_nothing(self) -> None:
         layers = [{"type": "activation", "function": "linear"}, {"type": "dropout", "rate": 0}]
@@ -108,7 +108,7 @@ class TestNested:
 
     def test_one_counter_per_type_runs_through_the_whole_model_depth_first(self) -> None:
         model = {"type": "sequential", "layers": list(self.LAYERS)}
-        assert layers_of(parse_spec(body(model=model)), 3) == [
+        assert layers_of(parse_job(body(model=model)), 3) == [
             ResidualLayer(
                 "residual_1",
                 (DenseLayer("dense_1", 4), ActivationLayer("activation_1", "tanh"), DenseLayer("dense_2", 4)),
@@ -121,14 +121,14 @@ class TestNested:
 
     def test_each_name_remembers_where_it_was_written(self) -> None:
         model = {"type": "sequential", "layers": list(self.LAYERS)}
-        _, places = expand(parse_spec(body(model=model)), 3)
+        _, places = expand(parse_job(body(model=model)), 3)
         assert places["dense_3"] == ("model", "layers", 0, "shortcut", 0)
         assert places["activation_1"] == places["dense_1"] == ("model", "layers", 0, "layers", 0)
         assert places["dense_4"] == ("model", "layers", 1, "branches", 1, 0)
         assert places["output"] == ("model",)
 
     def test_layers_of_a_preset_come_from_the_model(self) -> None:
-        _, places = expand(parse_spec(body(model={"type": "cnn", "input_shape": [8, 8, 1]})), 3)
+        _, places = expand(parse_job(body(model={"type": "cnn", "input_shape": [8, 8, 1]})), 3)
         assert set(places.values()) == {("model",)}
 
 
@@ -138,7 +138,7 @@ class TestLayers:
             {"type": "max_pool2d", "pool_size": [3, 2]},
             {"type": "avg_pool2d", "strides": 1, "padding": "same"},
         ]
-        layers = layers_of(parse_spec(body(model={"type": "sequential", "layers": written})), 1)
+        layers = layers_of(parse_job(body(model={"type": "sequential", "layers": written})), 1)
         assert layers[:2] == [
             MaxPool2dLayer("max_pool2d_1", (3, 2), (3, 2)),
             AvgPool2dLayer("avg_pool2d_1", (2, 2), (1, 1), "same"),
@@ -163,7 +163,7 @@ class TestLayers:
     )
     def test_every_value_arrives(self, written: dict[str, Any], layer: Layer) -> None:
         model = {"type": "sequential", "layers": [written]}
-        assert layers_of(parse_spec(body(model=model)), 1)[0] == layer
+        assert layers_of(parse_job(body(model=model)), 1)[0] == layer
 
 
 class TestFlatOutput:
@@ -185,7 +185,7 @@ class TestFlatOutput:
     def test_rows_are_flattened_for_the_output_when_they_are_not_flat(
         self, written: Any, rank: int, *, flattened: bool
     ) -> None:
-        spec = parse_spec(body(model={"type": "sequential", "layers": written}))
+        spec = parse_job(body(model={"type": "sequential", "layers": written}))
         names = [layer.name for layer in layers_of(spec, 3, (2,) * rank)]
         assert names[-1] == "output"
         assert ("flatten_output" in names) == flattened
@@ -198,4 +198,4 @@ class TestActivations:
             {"type": "mlp", "hidden": [2], "activation": name},
             {"type": "sequential", "layers": [{"type": "activation", "function": name}]},
         ):
-            parse_spec(body(model=model))
+            parse_job(body(model=model))

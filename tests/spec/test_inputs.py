@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.spec import Column, InputColumn, TableSchema, input_shape_of, inputs_of, parse_spec, resolve
+from app.spec import Column, InputColumn, TableSchema, input_shape_of, inputs_of, parse_job, resolve
 from tests.spec.bodies import UPLOADED, integer, number, table, text
 
 FLAG = Column(name="flag", kind="boolean", missing=0, distinct=2, labels=["false", "true"])
@@ -10,7 +10,7 @@ FLAG = Column(name="flag", kind="boolean", missing=0, distinct=2, labels=["false
 
 def inputs(schema: TableSchema, features: Any = "all") -> list[InputColumn]:
     raw = {"framework": "torch", "model": "linear", "data": {"source": UPLOADED, "target": "y", "features": features}}
-    return inputs_of(resolve(parse_spec(raw), schema, "cpu").data, schema)
+    return inputs_of(resolve(parse_job(raw), schema, "cpu").data, schema)
 
 
 class TestInputs:

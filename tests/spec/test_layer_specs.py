@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.spec import parse_spec
+from app.spec import parse_job
 from app.spec.layer_specs import DEEPEST, MOST_LAYERS, LayerSpec
 from app.spec.model import Sequential
 from tests.spec.bodies import body, problem_at, problems_of
@@ -17,7 +17,7 @@ def layers(*written: Any) -> dict[str, Any]:
 
 
 def first(written: Any) -> LayerSpec:
-    model = parse_spec(layers(written)).model
+    model = parse_job(layers(written)).model
     assert isinstance(model, Sequential)
     return model.layers[0]
 
@@ -128,13 +128,13 @@ class TestNesting:
         assert problem_at(raw, "/model/layers/0/layers/0/type").suggestion == meant
 
     def test_eight_deep_is_accepted_and_nine_is_not(self) -> None:
-        parse_spec(layers(nested(DEEPEST, DENSE)))
+        parse_job(layers(nested(DEEPEST, DENSE)))
         problem = problem_at(layers(nested(DEEPEST + 1, DENSE)), "/model/layers")
         assert problem.message == "model.layers must nest residual and parallel layers at most 8 deep."
 
     def test_a_thousand_layers_are_accepted_and_more_are_not(self) -> None:
         row = {"type": "parallel", "branches": [[DENSE] * 255]}
-        parse_spec(layers(row, row, row, row))
+        parse_job(layers(row, row, row, row))
         problem = problem_at(layers(row, row, row, row, DENSE), "/model/layers")
         assert problem.message == f"model.layers must have at most {MOST_LAYERS} layers in all."
 

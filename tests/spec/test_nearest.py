@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from app.spec import nearest
 from app.spec.job import JobSpec
-from app.spec.nearest import nearest_word, right_place, spelt_like_ours
+from app.spec.nearest import elsewhere, nearest_word, right_place, spelt_like_ours
 from app.spec.places import every_field, locate
+from app.spec.script import ScriptSpec
 
 PATHS = {".".join(path) for path, _ in every_field(JobSpec)}
+OF_SCRIPTS = {".".join(path) for path, _ in every_field(ScriptSpec)}
 
 
 class TestSpelling:
@@ -69,11 +71,20 @@ class TestNearestWord:
 class TestRightPlace:
     def test_every_alias_leads_to_a_key_of_the_spec(self) -> None:
         targets = {path for path in nearest._ELSEWHERE.values() if path is not None}
-        assert targets <= PATHS
+        assert targets <= PATHS | OF_SCRIPTS
+        assert targets & OF_SCRIPTS - PATHS == {"script.command"}  # what only a script has leads to a script job
+
+    def test_every_alias_of_a_script_job_leads_to_a_key_of_it(self) -> None:
+        aliases = elsewhere(ScriptSpec)
+        assert {path for path in aliases.values() if path is not None} <= OF_SCRIPTS
+        assert {"lr", "epochs"} & set(aliases) == set()
+        assert aliases["gpus"] == "device_count"
+        assert aliases["env"] == "script.environment.variables"
 
     def test_no_alias_hides_a_key_of_the_spec(self) -> None:
-        # `units` is a key of a dense layer and, elsewhere, another tool's word for `hidden`.
-        assert set(nearest._ELSEWHERE) & {path.rsplit(".", 1)[-1] for path in PATHS} == {"units"}
+        # `units` is a key of a dense layer and, elsewhere, another tool's word for `hidden`; so is `network`.
+        assert set(nearest._ELSEWHERE) & {path.rsplit(".", 1)[-1] for path in PATHS} == {"network", "units"}
+        assert set(elsewhere(ScriptSpec)) & {path.rsplit(".", 1)[-1] for path in OF_SCRIPTS} == {"command"}
 
     def test_every_synonym_is_a_word_that_some_field_takes(self) -> None:
         words: set[str] = set()
@@ -95,7 +106,8 @@ class TestRightPlace:
                 "is a key of adam and adamw, not of this kind of {here}",
                 None,
             ),
-            (("command",), "is not a setting here", None),
+            (("command",), "is not a key of {here}", "script.command"),
+            (("image",), "is not a setting here", None),
         ],
     )
     def test_what_is_said_of_an_unknown_key(self, location: tuple[str, ...], trouble: str, meant: str | None) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from annotated_types import Le, MaxLen
 
-from app.spec import parse_spec, resolve
+from app.spec import Environment, JobSpec, PythonModel, Script, ScriptSpec, parse_spec, resolve
 from app.spec.base import SpecModel
 from app.spec.catalog import LAYERS, LOSS_MEANINGS, METRIC_MEANINGS, MODELS, OPTIMIZERS, SCHEDULES
 from app.spec.data import DataSpec, Preprocess, Split
-from app.spec.job import JobSpec
 from app.spec.layers import ACTIVATIONS
 from app.spec.model import Cnn, Mlp, Resnet
 from app.spec.places import every_field
@@ -25,7 +24,10 @@ REQUIRED = "no default"
 EXAMPLES = re.findall(r"```json\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
-DEFAULTS: list[type[SpecModel]] = [JobSpec, DataSpec, Split, Preprocess, Mlp, Cnn, Resnet, Hyperparameters]
+DEFAULTS: list[type[SpecModel]] = [
+    *(JobSpec, DataSpec, Split, Preprocess, Mlp, Cnn, Resnet),
+    *(PythonModel, Environment, Hyperparameters, Script),
+]
 """What the page's tables of `field | default | meaning` are about, in this order."""
 
 
@@ -95,7 +97,7 @@ class TestDefaults:
 def most(name: str) -> set[str]:
     """The largest values or lengths that the spec allows for fields of that name, as the page writes numbers."""
     found = set()
-    for path, shape in every_field(JobSpec):
+    for path, shape in [*every_field(JobSpec), *every_field(ScriptSpec)]:
         for place in (shape, shape.items, *shape.members.values()) if path[-1] == name else ():
             limits = place.metadata if place is not None else ()
             found |= {f"{item.le:,}" for item in limits if isinstance(item, Le)}
@@ -121,7 +123,7 @@ class TestLimits:
 
 class TestPage:
     def test_every_key_of_the_spec_is_explained(self) -> None:
-        keys = {path[-1] for path, _ in every_field(JobSpec)} - {"type"}
+        keys = {path[-1] for spec in (JobSpec, ScriptSpec) for path, _ in every_field(spec)} - {"type"}
         assert not [key for key in keys if f"`{key}`" not in PAGE]
 
     def test_every_word_that_can_be_chosen_is_there(self) -> None:
@@ -131,11 +133,11 @@ class TestPage:
     @pytest.mark.parametrize("written", EXAMPLES)
     def test_each_example_is_accepted(self, written: str) -> None:
         spec = parse_spec(json.loads(written))
-        if spec.data.source != UPLOADED:
+        if isinstance(spec, JobSpec) and spec.data.source != UPLOADED:
             assert resolve(spec, builtin_schema(spec.data.source), "cpu").data.source == spec.data.source
 
     def test_there_are_examples(self) -> None:
-        assert len(EXAMPLES) == 5
+        assert len(EXAMPLES) == 6
 
     def test_every_link_within_the_page_leads_somewhere(self) -> None:
         titles = re.findall(r"^#+ (.*)$", PAGE, flags=re.MULTILINE)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.spec import EffectiveSpec, InvalidSpec, SpecProblem, TableSchema, parse_spec, resolve, summarise
+from app.spec import EffectiveSpec, InvalidSpec, SpecProblem, TableSchema, parse_job, resolve, summarise
 from app.tables import builtin_schema
 from tests.spec.bodies import UPLOADED, integer, number, table
 
@@ -18,7 +18,7 @@ def pixels(**more: Any) -> TableSchema:
 
 def resolved(model: Any, schema: TableSchema, **data: Any) -> EffectiveSpec:
     raw = {"framework": "torch", "model": model, "data": {"source": UPLOADED, "target": "y", **data}}
-    return resolve(parse_spec(raw), schema, "cpu")
+    return resolve(parse_job(raw), schema, "cpu")
 
 
 def refused(model: Any, schema: TableSchema, **data: Any) -> SpecProblem:
@@ -56,7 +56,7 @@ class TestFilledIn:
     def test_the_result_resolves_to_itself(self, name: str) -> None:
         schema = pixels(image_shape=[3, 4, 1])
         found = resolved(small(name), schema)
-        assert resolve(parse_spec(found.model_dump(mode="json")), schema, "cpu") == found
+        assert resolve(parse_job(found.model_dump(mode="json")), schema, "cpu") == found
 
 
 class TestRefused:
@@ -94,7 +94,7 @@ class TestRefused:
     def test_the_pointer_is_cut_back_to_sugar(self) -> None:
         raw = {"framework": "torch", "model": "cnn", "data": "iris"}
         with pytest.raises(InvalidSpec) as caught:
-            resolve(parse_spec(raw), builtin_schema("iris"), "cpu")
+            resolve(parse_job(raw), builtin_schema("iris"), "cpu")
         assert [problem.pointer for problem in caught.value.within(raw).problems] == ["/model"]
 
 
@@ -103,6 +103,6 @@ class TestDigits:
     def test_a_preset_alone_is_enough(self, name: str) -> None:
         schema = builtin_schema("digits")
         raw = {"framework": "torch", "model": name, "data": "digits"}
-        found = resolve(parse_spec(raw), schema, "cpu")
+        found = resolve(parse_job(raw), schema, "cpu")
         assert shape_of(found) == [8, 8, 1]
         assert summarise(found, schema).layers[0].output_shape == [8, 8, 1]

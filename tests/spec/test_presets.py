@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.spec import infer, layers_of, parse_spec, weight_facts
+from app.spec import infer, layers_of, parse_job, weight_facts
 from app.spec.layers import (
     ActivationLayer,
     BatchNormLayer,
@@ -23,7 +23,7 @@ from tests.spec.bodies import body
 
 
 def expanded(model: Any, units: int = 10, shape: Shape = (64,)) -> list[Layer]:
-    return layers_of(parse_spec(body(model=model)), units, shape)
+    return layers_of(parse_job(body(model=model)), units, shape)
 
 
 def parameters(model: Any, shape: Shape = (64,)) -> int:

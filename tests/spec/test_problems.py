@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.spec import InvalidSpec, NotEnabled, SpecProblem, parse_spec
+from app.spec import InvalidSpec, NotEnabled, SpecProblem, parse_job
 from app.spec.examples import EXAMPLES
 from app.spec.problems import clip, parts_of, pointer
 from tests.spec.bodies import body
@@ -122,7 +122,7 @@ class TestEveryPointer:
     @given(spoilt_bodies())
     def test_it_leads_into_the_body_or_to_a_key_that_is_missing_there(self, raw: object) -> None:
         try:
-            parse_spec(raw)
+            parse_job(raw)
         except InvalidSpec as error:
             for problem in error.problems:
                 parts = parts_of(problem.pointer)
@@ -135,7 +135,7 @@ class TestEveryPointer:
     @given(spoilt_bodies())
     def test_a_missing_key_is_only_pointed_at_when_it_is_a_key_of_the_spec(self, raw: object) -> None:
         try:
-            parse_spec(raw)
+            parse_job(raw)
         except InvalidSpec as error:
             for problem in error.problems:
                 parts = parts_of(problem.pointer)
@@ -145,7 +145,7 @@ class TestEveryPointer:
     @given(spoilt_bodies())
     def test_problems_can_be_sent_as_json_and_none_is_told_twice(self, raw: object) -> None:
         try:
-            parse_spec(raw)
+            parse_job(raw)
         except InvalidSpec as error:
             told = [(problem.pointer, problem.message, problem.suggestion) for problem in error.problems]
             json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
@@ -163,6 +163,6 @@ class TestWithin:
 
     def test_a_surrogate_key_is_refused_in_text_that_can_be_sent(self) -> None:
         with pytest.raises(InvalidSpec) as caught:
-            parse_spec(body(tags={"\ud800": "x"}, **{"\udfff": 1}))
+            parse_job(body(tags={"\ud800": "x"}, **{"\udfff": 1}))
         for problem in caught.value.problems:
             f"{problem.pointer}{problem.message}{problem.suggestion}".encode()

@@ -13,7 +13,7 @@ from app.spec import (
     EffectiveSpec,
     SpecProblem,
     TableSchema,
-    parse_spec,
+    parse_job,
     resolve,
 )
 from app.spec.examples import EXAMPLES
@@ -57,7 +57,7 @@ class TestFilledIn:
 
     @pytest.mark.parametrize("device_type", ["cuda", "cpu"])
     def test_auto_is_the_device_type_that_the_caller_found(self, device_type: Any) -> None:
-        assert resolve(parse_spec(spec_of()), BIRDS, device_type).device_type == device_type
+        assert resolve(parse_job(spec_of()), BIRDS, device_type).device_type == device_type
 
     def test_a_batch_larger_than_the_table_is_one_step(self) -> None:
         assert resolved(spec_of(hyperparameters={"batch_size": 100_000})).hyperparameters.batch_size == 100_000
@@ -77,12 +77,12 @@ class TestEffectiveSpec:
 
     def test_it_resolves_to_itself_on_any_host(self) -> None:
         found = resolved(spec_of())
-        again = parse_spec(found.model_dump(mode="json"))
+        again = parse_job(found.model_dump(mode="json"))
         assert resolve(again, BIRDS, "cuda") == found
 
     def test_it_has_the_same_keys_as_the_spec(self) -> None:
         raw = spec_of()
-        assert list(resolved(raw).model_dump()) == list(parse_spec(raw).model_dump())
+        assert list(resolved(raw).model_dump()) == list(parse_job(raw).model_dump())
 
 
 class TestTask:

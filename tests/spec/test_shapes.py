@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.spec import LayerShape, ShapeProblem, infer, layers_of, parse_spec, weight_facts, weight_shapes
+from app.spec import LayerShape, ShapeProblem, infer, layers_of, parse_job, weight_facts, weight_shapes
 from app.spec.geometry import picture_of
 from app.spec.layers import (
     AvgPool2dLayer,
@@ -66,7 +66,7 @@ CASES = cases()
 
 def built(kind: str, values: dict[str, Any]) -> Layer:
     model = {"type": "sequential", "layers": [{"type": kind, **values}]}
-    return layers_of(parse_spec(body(model=model)), 1)[0]
+    return layers_of(parse_job(body(model=model)), 1)[0]
 
 
 @pytest.fixture(scope="module")

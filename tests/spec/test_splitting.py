@@ -11,7 +11,7 @@ from app.spec import (
     InvalidSpec,
     SpecProblem,
     TableSchema,
-    parse_spec,
+    parse_job,
     resolve,
     summarise,
 )
@@ -32,7 +32,7 @@ def schema_with(column: Column) -> TableSchema:
 def resolved(column: Column, method: str = "given", **data: Any) -> EffectiveSpec:
     split = {"method": method, "column": column.name}
     raw = {"framework": "torch", "model": "linear", "data": {"source": UPLOADED, "target": "y", "split": split, **data}}
-    return resolve(parse_spec(raw), schema_with(column), "cpu")
+    return resolve(parse_job(raw), schema_with(column), "cpu")
 
 
 def refused(column: Column, method: str = "given", **data: Any) -> SpecProblem:
@@ -125,13 +125,13 @@ class TestColumn:
     def test_the_target_cannot_divide_the_rows(self) -> None:
         raw = {"source": UPLOADED, "target": "y", "split": {"method": "time", "column": "y"}}
         with pytest.raises(InvalidSpec) as caught:
-            resolve(parse_spec(body(data=raw)), schema_with(WHEN), "cpu")
+            resolve(parse_job(body(data=raw)), schema_with(WHEN), "cpu")
         assert "'y' is the target; it cannot divide the rows too" in str(caught.value)
 
     def test_a_misspelt_column_is_recognised(self) -> None:
         raw = {"source": UPLOADED, "target": "y", "split": {"method": "time", "column": "whn"}, "features": ["x"]}
         with pytest.raises(InvalidSpec) as caught:
-            resolve(parse_spec(body(data=raw)), schema_with(WHEN), "cpu")
+            resolve(parse_job(body(data=raw)), schema_with(WHEN), "cpu")
         assert caught.value.problems == [
             SpecProblem("/data/split/column", "There is no column 'whn'; did you mean 'when'?", "when")
         ]

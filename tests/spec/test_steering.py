@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import pytest
 
-from app.spec import EffectiveSpec, InvalidSpec, SpecProblem, parse_spec, resolve
+from app.spec import EffectiveSpec, InvalidSpec, SpecProblem, parse_job, resolve
 from app.spec.monitors import MonitorName, higher_is_better
 from app.spec.tasks import METRICS
 from tests.spec.bodies import UPLOADED, body, hyper, integer, number, problem_at, table, text
@@ -19,7 +19,7 @@ def raw(target: str = "species", **changes: Any) -> dict[str, Any]:
 
 
 def resolved(*args: Any, **changes: Any) -> EffectiveSpec:
-    return resolve(parse_spec(raw(*args, **changes)), SCHEMA, "cpu")
+    return resolve(parse_job(raw(*args, **changes)), SCHEMA, "cpu")
 
 
 def refused(*args: Any, **changes: Any) -> SpecProblem:
@@ -73,7 +73,7 @@ class TestMonitors:
     def test_a_given_split_may_lack_the_validation_part(self) -> None:
         schema = table(number("x"), integer("y", 2), text("part", labels=["test", "train"]))
         split = {"method": "given", "column": "part"}
-        spec = parse_spec(
+        spec = parse_job(
             body(
                 model="linear",
                 data={"source": UPLOADED, "target": "y", "split": split},
@@ -133,7 +133,7 @@ class TestClassWeights:
         schema = table(number("x"), text("species", labels=[f"class {n:03}" for n in range(1000)], distinct=1000))
         weights = {f"klass {number:03}": 1.0 for number in range(1000)}
         with pytest.raises(InvalidSpec) as caught:
-            resolve(parse_spec(raw(class_weights=weights)), schema, "cpu")
+            resolve(parse_job(raw(class_weights=weights)), schema, "cpu")
         assert len(caught.value.problems) == 20
         assert caught.value.problems[7].suggestion == "class 007"
 
@@ -173,7 +173,7 @@ class TestInitializeFrom:
     @pytest.mark.parametrize("checkpoint", ["best", "last", 0, 1200])
     def test_a_checkpoint_is_best_last_or_a_step(self, checkpoint: Any) -> None:
         source = {"job": "job_01k0000000000000000000000a", "checkpoint": checkpoint}
-        spec = parse_spec(body(initialize_from=source))
+        spec = parse_job(body(initialize_from=source))
         assert spec.model_dump(mode="json")["initialize_from"] == source
 
     @pytest.mark.parametrize("checkpoint", ["first", -1, True, None, 1.5, 2**63])  # a column holds 64 bits

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.spec import EffectiveSpec, TableSchema, parse_spec, resolve, summarise
+from app.spec import EffectiveSpec, TableSchema, parse_job, resolve, summarise
 from tests.spec.bodies import load
 
 STORED: dict[str, Any] = load("stored_before_nested_layers.json")
@@ -24,7 +24,7 @@ class TestStoredSpecs:
     def test_posting_one_again_trains_the_same_job(self, name: str) -> None:
         table = TableSchema.model_validate(STORED["tables"].get(name, STORED["tables"]["iris"]))
         stored = STORED["effective_specs"][name]
-        assert resolve(parse_spec(stored), table, "cpu") == EffectiveSpec.model_validate(stored)
+        assert resolve(parse_job(stored), table, "cpu") == EffectiveSpec.model_validate(stored)
 
     def test_what_came_later_is_off(self) -> None:
         loaded = EffectiveSpec.model_validate(STORED["effective_specs"]["digits_tensorflow"])

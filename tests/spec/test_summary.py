@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.spec import LayerShape, Summary, TableSchema, parse_spec, resolve, summarise
+from app.spec import LayerShape, Summary, TableSchema, parse_job, resolve, summarise
 from tests.spec.bodies import UPLOADED, integer, number, table, text
 
 
@@ -18,11 +18,18 @@ def summary(model: Any, schema: TableSchema, *, data: dict[str, Any] | None = No
         "data": {"source": UPLOADED, "target": "y", **(data or {})},
         "hyperparameters": hyper,
     }
-    return summarise(resolve(parse_spec(raw), schema, "cpu"), schema)
+    return summarise(resolve(parse_job(raw), schema, "cpu"), schema)
 
 
 def classes(features: int, count: int, rows: int = 100) -> TableSchema:
     return table(*(number(f"f{i}") for i in range(features)), integer("y", count), rows=rows)
+
+
+def memory(model: Any = "linear", **hyper: Any) -> int:
+    """Bytes for a table of three features and five classes."""
+    found = summary(model, classes(3, 5), **hyper).memory_bytes
+    assert found is not None
+    return found
 
 
 class TestLayers:
@@ -84,9 +91,9 @@ class TestMemory:
         assert found.memory_bytes == 4 * (20 * 4 + 2 * 10 * 5 + 100 * 4)
 
     def test_plain_descent_keeps_nothing_and_momentum_one_number(self) -> None:
-        adam = summary("linear", classes(3, 5), optimizer="adam").memory_bytes
-        momentum = summary("linear", classes(3, 5), optimizer={"name": "sgd", "momentum": 0.9}).memory_bytes
-        plain = summary("linear", classes(3, 5), optimizer="sgd").memory_bytes
+        adam = memory(optimizer="adam")
+        momentum = memory(optimizer={"name": "sgd", "momentum": 0.9})
+        plain = memory(optimizer="sgd")
         assert (adam - momentum, momentum - plain) == (4 * 20, 4 * 20)
 
     def test_a_batch_larger_than_the_training_part_needs_no_more(self) -> None:
@@ -101,15 +108,14 @@ class TestMemory:
     )
     def test_each_optimizer_keeps_its_numbers(self, optimizer: Any, numbers: int) -> None:
         # torch's state per parameter: exp_avg and exp_avg_sq; square_avg and momentum_buffer; sum.
-        plain = summary("linear", classes(3, 5), optimizer="sgd").memory_bytes
-        assert summary("linear", classes(3, 5), optimizer=optimizer).memory_bytes - plain == 4 * 20 * numbers
+        assert memory(optimizer=optimizer) - memory(optimizer="sgd") == 4 * 20 * numbers
 
     def test_moving_statistics_need_memory_but_are_no_parameters(self) -> None:
         norm = {"type": "sequential", "layers": [{"type": "batch_norm"}]}
         layer = {"type": "sequential", "layers": [{"type": "layer_norm"}]}
         one, other = (summary(model, classes(3, 5), optimizer="sgd") for model in (norm, layer))
         assert one.parameter_count == other.parameter_count == 2 * 3 + 20
-        assert one.memory_bytes - other.memory_bytes == 4 * 2 * 3
+        assert memory(norm, optimizer="sgd") - memory(layer, optimizer="sgd") == 4 * 2 * 3
 
 
 class TestInput:

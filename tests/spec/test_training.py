@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.spec import parse_spec
+from app.spec import parse_job
 from app.spec.training import AdamW
 from tests.spec.bodies import hyper, problem_at
 
@@ -36,7 +36,7 @@ SCHEDULES: list[tuple[str, dict[str, Any]]] = [
 
 
 def settings(**values: Any) -> dict[str, Any]:
-    return parse_spec(hyper(**values)).hyperparameters.model_dump(mode="json")
+    return parse_job(hyper(**values)).hyperparameters.model_dump(mode="json")
 
 
 class TestDefaults:
@@ -59,7 +59,7 @@ class TestDefaults:
 
 class TestWeightDecay:
     def test_it_goes_with_adamw(self) -> None:
-        spec = parse_spec(hyper(optimizer="adamw", weight_decay=0.01)).hyperparameters
+        spec = parse_job(hyper(optimizer="adamw", weight_decay=0.01)).hyperparameters
         assert isinstance(spec.optimizer, AdamW)
         assert spec.weight_decay == 0.01
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.spec import parse_spec
+from app.spec import parse_job
 from app.spec.examples import EXAMPLES
 from tests.spec.bodies import UPLOADED, body, hyper, load, problem_at, problems_of
 
@@ -27,7 +27,7 @@ def objects(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tupl
 
 def keys() -> Iterator[tuple[str, tuple[str | int, ...], str]]:
     for name in _OBJECTS:
-        whole = parse_spec(EXAMPLES[name]).model_dump(mode="json")
+        whole = parse_job(EXAMPLES[name]).model_dump(mode="json")
         for path, found in objects(whole):
             for key in found:
                 yield name, path, key
@@ -35,7 +35,7 @@ def keys() -> Iterator[tuple[str, tuple[str | int, ...], str]]:
 
 def with_key(name: str, path: tuple[str | int, ...], old: str, new: str) -> dict[str, Any]:
     """The whole example with one key spelt differently; the right one stays too when it is required."""
-    whole = deepcopy(parse_spec(EXAMPLES[name]).model_dump(mode="json"))
+    whole = deepcopy(parse_job(EXAMPLES[name]).model_dump(mode="json"))
     here: Any = whole
     for part in path:
         here = here[part]
@@ -84,7 +84,7 @@ class TestEveryLevel:
     @pytest.mark.parametrize("path", sorted({(name, path) for name, path, _ in ALL_KEYS}, key=str))
     def test_a_key_like_no_other_lists_what_is_there(self, path: tuple[str, tuple[str | int, ...]]) -> None:
         name, where = path
-        whole = parse_spec(EXAMPLES[name]).model_dump(mode="json")
+        whole = parse_job(EXAMPLES[name]).model_dump(mode="json")
         here: Any = whole
         for part in where:
             here = here[part]
@@ -112,7 +112,7 @@ class TestReportedTypos:
         toy = load("typo_spec.json")
         toy["data"]["source"] = UPLOADED
         del toy["hyperparameters"]["lerning_rate"], toy["hyperparameters"]["batchsize"]
-        parse_spec(toy)
+        parse_job(toy)
         for key, value in load("wrong_keys.json")[index]["patch"].items():
             toy[key] = {**toy[key], **value} if isinstance(value, dict) else value
         problem = problem_at(toy, self.POINTERS[index])
@@ -178,7 +178,7 @@ class TestOtherTools:
     def test_our_name_for_it_is_given(self, raw: dict[str, Any], pointer: str, suggestion: str) -> None:
         assert problem_at(raw, pointer).suggestion == suggestion
 
-    @pytest.mark.parametrize("key", ["num_workers", "command", "script", "image", "entrypoint", "pin_memory"])
+    @pytest.mark.parametrize("key", ["num_workers", "image", "pin_memory"])
     def test_what_no_spec_has_is_called_no_setting(self, key: str) -> None:
         problem = problem_at(body(**{key: 1}), f"/{key}")
         assert problem.message == f'"{key}" is not a setting here.'

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.spec import InvalidSpec, SpecProblem, parse_spec
+from app.spec import InvalidSpec, SpecProblem, parse_job
 from tests.spec.bodies import body, hyper, problem_at, problems_of
 
 
@@ -29,7 +29,7 @@ class TestNumbers:
     @pytest.mark.parametrize("field", ["learning_rate", "l1", "l2"])
     @pytest.mark.parametrize("right", [1e-30, 1e30])
     def test_the_ends_of_the_range_belong_to_it(self, field: str, right: float) -> None:
-        assert getattr(parse_spec(hyper(**{field: right})).hyperparameters, field) == right
+        assert getattr(parse_job(hyper(**{field: right})).hyperparameters, field) == right
 
     @pytest.mark.parametrize("moment", ["beta_1", "beta_2"])
     def test_a_share_that_is_1_in_32_bits_is_refused(self, moment: str) -> None:
@@ -120,7 +120,8 @@ class TestWords:
     @pytest.mark.parametrize("kind", ["os.system", "a;id", "../../x", "__import__('os')", "", "\x00", "x" * 100_000])
     def test_a_model_type_that_is_not_a_known_word_is_refused(self, kind: str) -> None:
         problem = problem_at(body(model={"type": kind}), "/model/type")
-        assert problem.message.startswith('model.type must be "linear", "mlp", "cnn", "resnet" or "sequential"; it is ')
+        known = '"linear", "mlp", "cnn", "resnet", "sequential" or "python"'
+        assert problem.message.startswith(f"model.type must be {known}; it is ")
         assert len(problem.message) < 200
 
     def test_a_layer_has_no_short_form(self) -> None:
@@ -134,7 +135,7 @@ class TestWords:
     def test_a_model_that_is_no_name_and_no_object_is_told_both(self) -> None:
         problem = problem_at(body(model=3), "/model")
         assert problem.message == (
-            'model must be "linear", "mlp", "cnn", "resnet" or "sequential", or an object with that type, '
+            'model must be "linear", "mlp", "cnn", "resnet", "sequential" or "python", or an object with that type, '
             'for example "mlp"; it is 3.'
         )
         assert problem.suggestion == "mlp"
@@ -205,7 +206,7 @@ class TestTogether:
         with pytest.raises(
             InvalidSpec, match=r"^The spec cannot be accepted\. /framework: framework must be "
         ) as caught:
-            parse_spec(body(framework="jax"))
+            parse_job(body(framework="jax"))
         assert caught.value.code == "invalid_spec"
         assert caught.value.problems == [
             SpecProblem("/framework", 'framework must be "torch" or "tensorflow"; it is "jax".', "torch")
@@ -264,7 +265,7 @@ class TestData:
 
     def test_sixteen_thousand_features_are_checked_in_no_time(self) -> None:
         names = [f"f{i}" for i in range(16_384)]
-        assert parse_spec(body(data={"source": "digits", "features": names})).data.features == names
+        assert parse_job(body(data={"source": "digits", "features": names})).data.features == names
 
 
 class TestBodies:
@@ -278,7 +279,7 @@ class TestBodies:
         assert problem.suggestion is not None
         right = json.loads(problem.suggestion)
         top, *inner = where[1:].split("/")
-        parse_spec(body(**{top: {"source": "digits", inner[0]: right} if inner else right}))
+        parse_job(body(**{top: {"source": "digits", inner[0]: right} if inner else right}))
 
     @pytest.mark.parametrize("raw", [[], None, "x", 3, True, 1.5, [{}]])
     def test_a_body_that_is_no_object_is_refused_as_a_whole(self, raw: object) -> None:
@@ -315,4 +316,4 @@ class TestNamesAndTimes:
         assert message.startswith("not_before must be a time between the years 1 and 9999 in UTC")
 
     def test_the_last_second_in_utc_is_accepted(self) -> None:
-        assert parse_spec(body(not_before="9999-12-31T23:59:59Z")).not_before is not None
+        assert parse_job(body(not_before="9999-12-31T23:59:59Z")).not_before is not None

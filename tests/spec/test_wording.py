@@ -44,7 +44,7 @@ class TestWanted:
         ("path", "words"),
         [
             (("framework",), '"torch" or "tensorflow"'),
-            (("model",), '"linear", "mlp", "cnn", "resnet" or "sequential", or an object with that type'),
+            (("model",), '"linear", "mlp", "cnn", "resnet", "sequential" or "python", or an object with that type'),
             (("data",), "a name or an object"),
             (
                 ("metrics",),

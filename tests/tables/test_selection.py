@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.spec import EffectiveSpec, InvalidSpec, parse_spec, resolve
+from app.spec import EffectiveSpec, InvalidSpec, parse_job, resolve
 from app.tables import Columns, Table, builtin_schema, features_and_target, read_table
 from tests.tables.files import DATA, only_problem, problems_of
 
@@ -21,7 +21,7 @@ def spec_for(table: Table, *, task: str = "auto", **data: Any) -> EffectiveSpec:
         "data": {"source": "ds_x", **data},
         "task": task,
     }
-    return resolve(parse_spec(raw), table.schema, "cpu")
+    return resolve(parse_job(raw), table.schema, "cpu")
 
 
 def select(path: Path, *, task: str = "auto", **data: Any) -> Columns:
@@ -70,7 +70,7 @@ class TestFeatures:
     def test_digits_are_scikit_learns(self) -> None:
         table = read_table(None, "digits")
         spec = resolve(
-            parse_spec({"framework": "torch", "model": "mlp", "data": "digits"}), builtin_schema("digits"), "cpu"
+            parse_job({"framework": "torch", "model": "mlp", "data": "digits"}), builtin_schema("digits"), "cpu"
         )
         found = features_and_target(table, spec)
         assert (len(found.features), found.y.shape, found.dropped) == (64, (1797,), 0)

@@ -14,7 +14,7 @@ from pathlib import Path
 from app.clock import Clock
 from workers.launch_port import Busy, Ended, Event, LauncherGone, LaunchFailed, LaunchRequest, Running, StartedEvent
 from workers.locks import close_all, lock_names, take_all
-from workers.protocol import Message, Stop, encode
+from workers.protocol import Assignment, Message, ScriptAssignment, Stop, encode
 
 LIMIT_S = 20.0
 PID = 4242
@@ -40,6 +40,18 @@ class FakeRun:
         self._ended = False
         self._output_open = True
         self._turn = threading.RLock()
+
+    @property
+    def assignment(self) -> Assignment:
+        """What the trainer of a model job is told."""
+        assert isinstance(self.request.assignment, Assignment)
+        return self.request.assignment
+
+    @property
+    def script(self) -> ScriptAssignment:
+        """What the host of a script is told."""
+        assert isinstance(self.request.assignment, ScriptAssignment)
+        return self.request.assignment
 
     def events(self) -> list[Event]:
         found: list[Event] = []

@@ -16,7 +16,7 @@ from app.jobs.models import Attempt, AttemptNode, Job
 from app.jobs.states import JobState
 from app.scheduling.run import Times, schedule
 from app.settings import InvalidSettings, load_settings
-from app.spec import parse_spec, resolve
+from app.spec import parse_job, resolve
 from app.tables import builtin_schema
 from tests.rows import add_job, add_project
 from tests.servers import redis_server
@@ -55,7 +55,7 @@ def registered(database: Database) -> Worker:
 
 def submit_cpu_job(database: Database, **spec: object) -> str:
     raw = {"framework": "torch", "model": "mlp", "data": "digits", "device_count": 1, "device_type": "cpu", **spec}
-    effective = resolve(parse_spec(raw), builtin_schema("digits"), "cpu").model_dump(mode="json")
+    effective = resolve(parse_job(raw), builtin_schema("digits"), "cpu").model_dump(mode="json")
     with database.write() as session:
         now = database.now(session)
         job = add_job(

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 
 from app.errors import Cause
-from app.spec import layers_of
+from app.spec import layers_of, weight_facts
 from tests.workers.backends.fake import NumpyBackend
 from tests.workers.training_jobs import CPU, Listener, builtin_job, csv_job
 from workers.backends.base import Program
-from workers.backends.initial import draw_weights
+from workers.backends.initial import Weights, draw_weights
+from workers.blueprint import blueprint_of
 from workers.checkpoints import UnreadableCheckpoint, read, write
 from workers.context import NullContext
 from workers.failure import failure_of
 from workers.loop import train
-from workers.preparation import OtherModel, first_weights, parameter_count, program_of, read_dataset
+from workers.preparation import OtherModel, open_session, parameter_count, program_of, read_dataset
 from workers.protocol import Assignment
 
 SEVENTEEN = Path(__file__).parents[1] / "data" / "seventeen_rows.csv"
@@ -24,8 +25,13 @@ SEVENTEEN = Path(__file__).parents[1] / "data" / "seventeen_rows.csv"
 
 def program(assignment: Assignment, devices: int = 1) -> Program:
     data = read_dataset(assignment, NullContext())
-    layers = layers_of(assignment.spec, data.output_units, data.input_shape)
-    return program_of(assignment.spec, layers, data, devices)
+    return program_of(assignment.spec, blueprint_of(assignment, data), data, devices)
+
+
+def first(assignment: Assignment) -> Weights:
+    """Open the session of a job, and give the weights that it starts from."""
+    data = read_dataset(assignment, NullContext())
+    return open_session(assignment, blueprint_of(assignment, data), data, NumpyBackend(), "float64").weights()
 
 
 def job(work_dir: Path, hidden: int = 8, **settings: object) -> Assignment:
@@ -87,7 +93,7 @@ class TestParameterCount:
         # 4 x 8 and 8 biases, unless batch norm makes them useless; 8 gammas and betas; 8 x 3 and 3.
         layers = layers_of(assignment.spec, 3, (4,))
         biased = getattr(layers[0], "use_bias", True)
-        assert parameter_count(layers, data) == 32 + 8 * biased + 16 + 27
+        assert parameter_count(weight_facts(layers, data.input_shape)) == 32 + 8 * biased + 16 + 27
 
 
 class TestInitializeFrom:
@@ -105,9 +111,8 @@ class TestInitializeFrom:
 
     def test_starts_from_its_weights(self, tmp_path: Path, other: Path) -> None:
         assignment = self.starting(job(tmp_path / "new"), other)
-        data = read_dataset(assignment, NullContext())
 
-        found = first_weights(assignment, layers_of(assignment.spec, 3, (4,)), data)
+        found = first(assignment)
 
         wanted = read(other).weights
         assert {name: value.tolist() for name, value in found.items()} == {
@@ -186,9 +191,8 @@ class TestDevices:
 class TestFirstWeights:
     def test_are_drawn_from_the_seed(self, tmp_path: Path) -> None:
         assignment = job(tmp_path, seed=11)
-        data = read_dataset(assignment, NullContext())
         layers = layers_of(assignment.spec, 3, (4,))
 
-        found = first_weights(assignment, layers, data)
+        found = first(assignment)
 
         assert all(np.array_equal(value, found[name]) for name, value in draw_weights(layers, (4,), 11).items())

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from app.spec import EffectiveSpec, parse_spec, resolve
+from app.spec import EffectiveSpec, parse_job, resolve
 from app.tables import builtin_schema, profile_csv
 from workers.protocol import Assignment, Checkpoint, DataSource, Device, Point, Report
 
@@ -14,7 +14,7 @@ CPU = Device(id="cpu-0@host", kind="cpu", name="CPU")
 def effective(data: str | dict[str, Any] = "iris", framework: str = "torch", **rest: object) -> EffectiveSpec:
     """Complete a spec over a built-in set; `rest` are further keys of the spec."""
     source = data if isinstance(data, str) else data["source"]
-    spec = parse_spec({"framework": framework, "model": {"type": "mlp", "hidden": [8]}, "data": data, **rest})
+    spec = parse_job({"framework": framework, "model": {"type": "mlp", "hidden": [8]}, "data": data, **rest})
     return resolve(spec, builtin_schema(source), "cpu")
 
 
@@ -27,7 +27,7 @@ def builtin_job(
 
 def csv_job(work_dir: Path, path: Path, data: dict[str, Any], framework: str = "torch", **rest: object) -> Assignment:
     """Make a job over a CSV file; `data` has at least the target."""
-    spec = parse_spec(
+    spec = parse_job(
         {
             "framework": framework,
             "model": {"type": "mlp", "hidden": [8]},

@@ -27,11 +27,13 @@ from app.errors import Cause, TrainshedError
 from app.spec.job import LossName
 from app.spec.layers import Layer
 from app.spec.training import Optimizer, Precision
+from app.spec.weights import WeightFacts
 from workers.backends.initial import Weights
 from workers.data.arrays import Arrays
 from workers.data.metrics import Sums
 from workers.data.split import PartName
 from workers.protocol import Device
+from workers.user_model.module import UserModule
 
 SessionState = dict[str, NDArray[np.generic]]
 """What a session knows besides its weights, by name."""
@@ -90,6 +92,10 @@ class Program:
     `input_shape` is the shape of one row. `batch_size` is the largest batch there will be. `dtype` is what weights,
     optimizer, normalisation, losses and the output layer compute in; `precision` what products of the layers inside
     do. `world` is how many devices share each batch; the result is that of one device, to rounding.
+
+    `module`: a model that a user's function builds; `layers` is empty then. Its kernels are its trained weights with
+    two axes or more, its first weights are its own, its logits are brought to `dtype`, and it draws what it draws from
+    generators that are seeded anew for every step.
     """
 
     layers: tuple[Layer, ...]
@@ -107,6 +113,7 @@ class Program:
     dtype: DType = "float32"
     precision: Precision = "float32"
     world: int = 1
+    module: UserModule | None = None
 
 
 @dataclass(frozen=True)
@@ -147,6 +154,10 @@ class Session(Protocol):
         """
         ...
 
+    def facts(self) -> dict[str, WeightFacts]:
+        """Return every weight by name: its shape, and whether it is trained."""
+        ...
+
     def weights(self) -> Weights:
         """Copy all weights out, under the names and in the shapes they came in; moving statistics are among them."""
         ...
@@ -180,7 +191,13 @@ class Backend(Protocol):
         ...
 
     def open(self, program: Program, weights: Weights, parts: Mapping[PartName, Arrays]) -> Session:
-        """Build the model with these weights and move the parts to the device."""
+        """Build the model with these weights and move the parts to the device.
+
+        A program with a `module` gets no weights: it has its own.
+
+        Raises:
+            UserCodeFailed: the module cannot be built, or does not take the rows.
+        """
         ...
 
     def cause_of(self, error: BaseException) -> Cause | None:

@@ -15,6 +15,7 @@ from app.spec.weights import weight_shapes
 from workers.data.encoding import Encoder
 from workers.data.fitted import BooleanInput, FittedInput, NumberInput, OneHotInput
 from workers.model_file.description import Columns, Description
+from workers.model_file.python_description import PythonDescription
 
 DEEPEST: Final = 8
 MOST_LAYERS: Final = 4096
@@ -32,6 +33,27 @@ def contradiction(description: Description, weights: Found, encoder: Encoder) ->
     return next(_reasons(description, weights, encoder), None)
 
 
+def python_contradiction(description: PythonDescription, weights: Found, encoder: Encoder) -> str | None:
+    """Give the first reason why the parts of a user's own model do not belong together.
+
+    Only its code knows its layers, so of its weights no more is asked than that they are numbers.
+    """
+    return next(_python_reasons(description, weights, encoder), None)
+
+
+def _python_reasons(description: PythonDescription, weights: Found, encoder: Encoder) -> Iterator[str]:
+    yield from _of_inputs(description, encoder)
+    if description.python.framework != description.framework:
+        yield f"its framework is {description.framework}, and its code is for {description.python.framework}."
+    for name, value in weights.items():
+        if np.issubdtype(value.dtype, np.floating):
+            if not np.isfinite(value).all():
+                yield f"weight '{name}' holds a value that is not a finite number."
+        elif not (np.issubdtype(value.dtype, np.integer) or value.dtype == np.bool_):
+            yield f"weight '{name}' is of type {value.dtype}."
+    yield from _of_answers(description)
+
+
 def _reasons(description: Description, weights: Found, encoder: Encoder) -> Iterator[str]:
     yield from _of_inputs(description, encoder)
     yield from _of_layers(description.layers)
@@ -40,7 +62,7 @@ def _reasons(description: Description, weights: Found, encoder: Encoder) -> Iter
     yield from _of_answers(description)
 
 
-def _of_inputs(description: Description, encoder: Encoder) -> Iterator[str]:
+def _of_inputs(description: Description | PythonDescription, encoder: Encoder) -> Iterator[str]:
     names = [column.name for column in encoder.inputs]
     if names != description.features:
         yield f"it must scale {len(description.features)} features, {', '.join(description.features)}."
@@ -130,7 +152,7 @@ def _of_weights(description: Description, weights: Found) -> Iterator[str]:
             yield f"weight '{name}' holds a value that is not a finite number."
 
 
-def _of_answers(description: Description) -> Iterator[str]:
+def _of_answers(description: Description | PythonDescription) -> Iterator[str]:
     if (description.classes is None) == (description.task == "classification"):
         yield f"its task is {description.task}, and it has {'no' if description.classes is None else 'some'} classes."
     if description.classes is not None and len(set(map(repr, description.classes))) != len(description.classes):

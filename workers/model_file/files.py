@@ -1,16 +1,12 @@
 """A model's two files written, and read back with every doubt: what comes from a disk may be anything."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ValidationError
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from app.spec import EffectiveSpec, Layer
 from workers.backends.initial import Weights
@@ -31,8 +27,8 @@ from workers.model_file.description import (
     WeightsFile,
 )
 from workers.model_file.errors import UnreadableModel
-
-_Model = TypeVar("_Model", bound=BaseModel)
+from workers.model_file.python_description import PYTHON_FORMAT, PythonDescription
+from workers.model_file.reading import arrays, description_bytes, digest, parsed, weights_of
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ def save(directory: Path, model: TrainedModel) -> list[Path]:
         seed=model.spec.hyperparameters.seed,
         metrics=dict(model.metrics),
         spec=model.spec.model_dump(mode="json"),
-        weights=WeightsFile(sha256=_digest(weights_path)),
+        weights=WeightsFile(sha256=digest(weights_path)),
     )
     description_path.write_text(description.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return [weights_path, description_path]
@@ -90,7 +86,7 @@ def read_probe(directory: Path) -> Probe | None:
     path = directory / PROBE_NAME
     if not path.exists():
         return None
-    found = _arrays(directory, PROBE_NAME)
+    found = arrays(directory, PROBE_NAME)
     if set(found) != {"x", "outputs"} or len(found["x"]) != len(found["outputs"]) or not len(found["x"]):
         raise UnreadableModel(directory, f"'{PROBE_NAME}' does not hold rows 'x' with an output each.")
     return Probe(found["x"], found["outputs"])
@@ -103,20 +99,14 @@ def read(directory: Path) -> tuple[Description, Weights]:
         UnreadableModel: a file is missing, of another format, or not the one that was saved.
     """
     description = _description(directory)
-    try:
-        digest = _digest(directory / WEIGHTS_NAME)
-    except OSError as error:
-        raise _absent(directory, error) from error
-    if digest != description.weights.sha256:
-        raise UnreadableModel(directory, f"'{WEIGHTS_NAME}' is not the file that '{DESCRIPTION_NAME}' belongs to.")
-    weights = _arrays(directory, WEIGHTS_NAME)
+    weights = weights_of(directory, description.weights.sha256)
     problem = contradiction(description, weights, encoder_of(directory, description))
     if problem is not None:
         raise UnreadableModel(directory, problem)
     return description, weights
 
 
-def encoder_of(directory: Path, description: Description) -> Encoder:
+def encoder_of(directory: Path, description: Description | PythonDescription) -> Encoder:
     """Build the encoder that the description holds; `directory` is what an error names."""
     try:
         return Encoder.from_json(description.encoder)
@@ -125,23 +115,13 @@ def encoder_of(directory: Path, description: Description) -> Encoder:
 
 
 def _description(directory: Path) -> Description:
-    try:
-        content = (directory / DESCRIPTION_NAME).read_bytes()
-    except OSError as error:
-        raise _absent(directory, error) from error
-    if _parsed(Format, directory, content).format == FIRST_FORMAT:
-        return _from_first(_parsed(FirstDescription, directory, content))
-    return _parsed(Description, directory, content)
-
-
-def _parsed(model: type[_Model], directory: Path, content: bytes) -> _Model:
-    try:
-        return model.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "all of it"
-        reason = f"'{DESCRIPTION_NAME}' is no description of a model ({where}: {first['msg']})."
-        raise UnreadableModel(directory, reason) from error
+    content = description_bytes(directory)
+    version = parsed(Format, directory, content).format
+    if version == FIRST_FORMAT:
+        return _from_first(parsed(FirstDescription, directory, content))
+    if version == PYTHON_FORMAT:
+        raise UnreadableModel(directory, "it is of the user's own code, and answers in its framework alone.")
+    return parsed(Description, directory, content)
 
 
 def _from_first(first: FirstDescription) -> Description:
@@ -153,21 +133,3 @@ def _from_first(first: FirstDescription) -> Description:
         input_shape=(len(first.features),),
         **{name: getattr(first, name) for name in FirstDescription.model_fields if name not in {"format", "inputs"}},
     )
-
-
-def _arrays(directory: Path, name: str) -> Weights:
-    try:
-        return dict(load_file(directory / name))
-    except OSError as error:
-        raise _absent(directory, error) from error
-    except (SafetensorError, KeyError, ValueError) as error:  # the last two: a type that NumPy does not have
-        raise UnreadableModel(directory, f"'{name}' is no file of weights ({error}).") from error
-
-
-def _absent(directory: Path, error: OSError) -> UnreadableModel:
-    return UnreadableModel(directory, f"{error.strerror}: '{Path(str(error.filename)).name}'.")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

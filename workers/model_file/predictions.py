@@ -18,6 +18,7 @@ from workers.model_file.activations import softmax
 from workers.model_file.description import Description
 from workers.model_file.files import encoder_of, read
 from workers.model_file.forward import NotARow, forward
+from workers.model_file.python_description import PythonDescription
 
 _MOST_ROWS: Final = 4096
 _VALUES: Final = 1 << 23
@@ -81,16 +82,7 @@ class LoadedModel:
             InvalidRows: a number is too large for the model, or an embedding has no such row.
         """
         x = encoded.reshape(len(encoded), *self.description.input_shape)
-        logits = self._logits(x, row_numbers)
-        _require_finite(logits, row_numbers)
-        if self.description.classes is not None:
-            labels = [self.description.classes[place] for place in logits.argmax(axis=1)]
-            return Predictions(labels=labels, probabilities=softmax(logits), warnings=warnings)
-        scaling = self.description.target_scaling
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = logits[:, 0] if scaling is None else logits[:, 0] * scaling.scale[0] + scaling.mean[0]
-        _require_finite(values[:, None], row_numbers)
-        return Predictions(values=values, warnings=warnings)
+        return decided(self.description, self._logits(x, row_numbers), row_numbers, warnings)
 
     def _logits(self, x: NDArray[np.float64], row_numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         pieces = [np.empty((0, self.description.outputs))]
@@ -108,6 +100,28 @@ class LoadedModel:
         rows = min(_MOST_ROWS, max(1, _VALUES // max(map(math.prod, shapes))))
         for start in range(0, len(x), rows):
             yield start, x[start : start + rows]
+
+
+def decided(
+    description: Description | PythonDescription,
+    logits: NDArray[np.float64],
+    row_numbers: NDArray[np.int64],
+    warnings: tuple[RowNote, ...] = (),
+) -> Predictions:
+    """Turn the logits of rows, (rows, outputs), into labels with probabilities, or values in the target's own unit.
+
+    Raises:
+        InvalidRows: a logit, or a value, is not a finite number.
+    """
+    _require_finite(logits, row_numbers)
+    if description.classes is not None:
+        labels = [description.classes[place] for place in logits.argmax(axis=1)]
+        return Predictions(labels=labels, probabilities=softmax(logits), warnings=warnings)
+    scaling = description.target_scaling
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = logits[:, 0] if scaling is None else logits[:, 0] * scaling.scale[0] + scaling.mean[0]
+    _require_finite(values[:, None], row_numbers)
+    return Predictions(values=values, warnings=warnings)
 
 
 def _require_finite(answers: NDArray[np.float64], row_numbers: NDArray[np.int64]) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.artifacts.models import Artifact
+from app.bundles.models import Bundle
 from app.checkpoints.models import Checkpoint
 from app.checkpoints.repository import CheckpointFacts
 from app.cli.backup.archive import STORAGE, Writer
@@ -55,7 +56,7 @@ def urgent_keys(session: Session) -> list[str]:
 
 def other_keys(session: Session) -> Iterator[str]:
     """All keys that rows name, those of `urgent_keys` too. A data set that is read in place has none."""
-    for column in (Dataset.storage_key, Artifact.storage_key):
+    for column in (Dataset.storage_key, Bundle.storage_key, Artifact.storage_key):
         yield from filter(None, session.scalars(select(column).execution_options(yield_per=_AT_ONCE)))
     for row in session.scalars(select(Checkpoint).execution_options(yield_per=_AT_ONCE)):
         yield from CheckpointFacts.of(row).keys

@@ -23,7 +23,7 @@ from app.storage import Storage
 from app.storage.keys import InvalidKey
 
 # A new service already has a project, a key and a worker: that is no reason to refuse.
-_IN_USE: Final = {"jobs": "jobs", "datasets": "data sets", "holds": "holds"}
+_IN_USE: Final = {"jobs": "jobs", "datasets": "data sets", "bundles": "bundles", "holds": "holds"}
 _SUFFIX: Final = ".jsonl"
 # What a value that no column takes becomes, in either driver. Outages are OperationalErrors, and none of these.
 _MISFITS: Final = (IntegrityError, DataError, InterfaceError, ProgrammingError, ValueError, TypeError, OverflowError)

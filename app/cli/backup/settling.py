@@ -8,6 +8,7 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from app.artifacts.models import Artifact
+from app.bundles.models import Bundle
 from app.checkpoints.models import Checkpoint
 from app.checkpoints.repository import CheckpointFacts
 from app.datasets.models import Dataset
@@ -26,7 +27,8 @@ _RESTORED = "The service was restored from a backup of a time at which this job 
 class Settled:
     """Ids of jobs that ran when the backup was made, and what rows name although the backup has no such file.
 
-    `missing` has keys of artifacts and data sets alone: a checkpoint whose files are not all there has no row any more.
+    `missing` has keys of artifacts, data sets and bundles alone: a checkpoint whose files are not all there has no row
+    any more.
     """
 
     requeued: list[str] = field(default_factory=list)
@@ -71,7 +73,7 @@ def _drop_checkpoints(session: Session, absent: set[str]) -> list[str]:
     session.flush()
     named = {
         key
-        for column in (Artifact.storage_key, Dataset.storage_key)
+        for column in (Artifact.storage_key, Dataset.storage_key, Bundle.storage_key)
         for key in absent
         if session.execute(select(1).where(column == key).limit(1)).first() is not None
     }

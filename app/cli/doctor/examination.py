@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from app.cli.doctor.driver import check_driver, check_toolkit
+from app.cli.doctor.environments import check_environments
 from app.cli.doctor.findings import Check, Finding, Status, fault, run_check, well
 from app.cli.doctor.folders import (
     check_disk,
@@ -47,6 +48,7 @@ CHECKS: Final[Sequence[tuple[str, Check]]] = (
     ("driver", check_driver),
     ("toolkit", check_toolkit),
     ("frameworks", check_frameworks),
+    ("environments", check_environments),
     ("server", check_server),
 )
 

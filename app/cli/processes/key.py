@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.accounts.models import ApiKey
 from app.accounts.schemas import key_json
-from app.accounts.service import FIRST_PROJECT, Role, create_key, list_keys, revoke_key
+from app.accounts.service import FIRST_PROJECT, PERMISSIONS, Role, create_key, list_keys, permit_key, revoke_key
 from app.cli.connection import checked_url, read_client_file, write_client_file
 from app.cli.errors import UsageProblem
 from app.cli.processes.direct import opened, run_program
@@ -22,7 +22,7 @@ from app.settings import Settings, load_settings
 T = TypeVar("T")
 
 program = typer.Typer(
-    help="Create, list and revoke API keys, straight in the database.",
+    help="Create, list, permit and revoke API keys, straight in the database.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -45,6 +45,10 @@ def create(
         str, typer.Option(help="Whose jobs and data it sees; made if it does not exist.")
     ] = FIRST_PROJECT,
     role: Annotated[Role, typer.Option(help="viewer reads, user also submits, admin also manages.")] = Role.ADMIN,
+    permission: Annotated[
+        list[str] | None,
+        typer.Option(help="`code`: may bring code along that workers run; no role has it by itself. Can be repeated."),
+    ] = None,
     save: Annotated[bool, typer.Option("--save", help="Store it for the client commands of this home.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +58,9 @@ def create(
 
     def make(session: Session) -> tuple[ApiKey, str]:
         now = SystemClock().now()
-        return create_key(session, project=project, user=user, name=name, role=role, now=now)
+        return create_key(
+            session, project=project, user=user, name=name, role=role, now=now, permissions=permission or ()
+        )
 
     key, secret = _in_database(settings, make)
     if save:
@@ -72,7 +78,34 @@ def list_all(as_json: AsJson = False) -> None:
         return
     for key in keys:
         state = "revoked" if key["revoked_at"] else "works"
-        print(f"{key['id']}  {key['hint']}  {key['role']:6}  {key['project']}/{key['user']}  {key['name']}  {state}")
+        may = "".join(f"  +{permission}" for permission in key["permissions"])
+        whose = f"{key['project']}/{key['user']}  {key['name']}"
+        print(f"{key['id']}  {key['hint']}  {key['role']:6}{may}  {whose}  {state}")
+
+
+@program.command()
+def permit(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="As `key ls` shows it.")],
+    permissions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PERMISSION]…", help=f"All that it has then: {', '.join(PERMISSIONS)}."),
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Take all permissions away.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a key may besides its role, instead of what it could before. A running server follows within seconds."""
+    wanted = list(permissions or ())
+    if bool(wanted) == none:
+        raise UsageProblem(f"Name the permissions that {key_id} has from now on, for example code; or say --none.")
+    key = _in_database(load_settings(), lambda session: key_json(*permit_key(session, key_id, wanted)))
+    if as_json:
+        print(json.dumps(key, default=str))
+        return
+    print(
+        f"{key_id} has the permission {', '.join(key['permissions'])}."
+        if wanted
+        else f"{key_id} has no permission any more."
+    )
 
 
 @program.command()

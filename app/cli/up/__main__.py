@@ -35,6 +35,10 @@ def up(
     postgres: Annotated[
         str | None, typer.Option(metavar="URL", help="A PostgreSQL; nothing: SQLite in the home.")
     ] = None,
+    code: Annotated[
+        bool,
+        typer.Option("--code", help="Let the key of this home bring code along, which runs here as a program."),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="When ready, print one JSON document.")] = False,
 ) -> None:
@@ -50,13 +54,13 @@ def up(
             environ[f"TRAINSHED_{name}"] = str(value)
             environ.pop(f"TRAINSHED_{name}_FILE", None)
     try:
-        raise typer.Exit(run(environ, quiet=quiet, as_json=as_json))
+        raise typer.Exit(run(environ, quiet=quiet, as_json=as_json, code=code))
     except TrainshedError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(CANNOT_START) from error
 
 
-def run(environ: Mapping[str, str], *, quiet: bool, as_json: bool) -> int:
+def run(environ: Mapping[str, str], *, quiet: bool, as_json: bool, code: bool = False) -> int:
     """Run the service with these settings until it is asked to stop; the exit code."""
     environ = _with_whole_paths(environ)
     settings = load_settings(environ)
@@ -73,7 +77,7 @@ def run(environ: Mapping[str, str], *, quiet: bool, as_json: bool) -> int:
         left = sweep(home, settings.stop_grace_s + _AFTER_GRACE_S)
         if left:
             tell(f"Ended what an earlier trainshed up had left running: {', '.join(left)}.")
-        service = Service(settings, environ, signals, tell)
+        service = Service(settings, environ, signals, tell, code=code)
         try:
             ready = service.start()
             _announce(ready, settings, quiet=quiet, as_json=as_json)

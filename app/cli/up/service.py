@@ -41,14 +41,24 @@ class Ready:
 
 
 class Service:
-    """Redis (unless there is one elsewhere), API, control and worker, in this order; stopped the other way round."""
+    """Redis (unless there is one elsewhere), API, control and worker, in this order; stopped the other way round.
+
+    With `code` the first key, or the one that is stored in the home, may bring code along.
+    """
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], signals: Signals, tell: Callable[[str], None]
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        signals: Signals,
+        tell: Callable[[str], None],
+        *,
+        code: bool = False,
     ) -> None:
         self._settings = settings
         self._home = Home(settings.home, settings.effective_run_dir)
         self._environ = dict(environ)
+        self._prepare_arguments = ("--code",) if code else ()
         self._supervisor = Supervisor(signals, tell, self._changed)
         self._url = ""
         self._socket: Path | None = None
@@ -101,7 +111,8 @@ class Service:
 
     def _prepare(self) -> str:
         """Migrate, and make the first key of a new database; the key, or nothing."""
-        printed = self._supervisor.run_once(self._program("prepare"))
+        program = self._program("prepare")
+        printed = self._supervisor.run_once(replace(program, command=(*program.command, *self._prepare_arguments)))
         return json.loads(printed)["key"] or ""
 
     def _program(self, name: str, grace_s: float = 10.0) -> Program:

@@ -21,13 +21,13 @@ from app.db import Database, JsonText
 from app.fleet.models import Lease
 from app.holds.models import Hold
 from app.ids import new_id
-from app.jobs.models import AttemptNode, JobTag, JournalRow
+from app.jobs.models import AttemptNode, JobInput, JobTag, JournalRow
 from app.storage import LocalStorage, Storage
-from app.storage.keys import artifact_key, checkpoint_prefix, dataset_key
+from app.storage.keys import artifact_key, bundle_key, checkpoint_prefix, dataset_key
 from tests.checkpoints.facts import facts
 from tests.fakes import START
 from tests.predictions.asking import model_row
-from tests.rows import add_attempt, add_dataset, add_job, add_project, add_worker
+from tests.rows import add_attempt, add_bundle, add_dataset, add_job, add_project, add_worker
 
 MOMENT: Final = START + timedelta(minutes=10)
 """When backups are made; they are brought back a day after."""
@@ -73,7 +73,7 @@ def populate(service: Service) -> None:
     with service.database.write() as session:
         project = add_project(session, "birds ✓")
         key, service.secret = create_key(
-            session, project=project.name, user="ada", name="laptop", role=Role.ADMIN, now=START
+            session, project=project.name, user="ada", name="laptop", role=Role.ADMIN, now=START, permissions=["code"]
         )
         service.project_id = project.id
         worker = add_worker(session, devices=2)
@@ -81,6 +81,9 @@ def populate(service: Service) -> None:
         add_dataset(session, project, id=source, storage_key=dataset_key(source), table={"columns": ["é\n", 1.5]})
         add_dataset(session, project, "scan.csv", storage_key="", uri="root://scans/scan.csv")
         done = add_job(session, project, state="succeeded", attempt=1, run_s=1.25, dataset_id=source, key_id=key.id)
+        bundle = new_id("bun")
+        add_bundle(session, project, id=bundle, storage_key=bundle_key(bundle))
+        session.add(JobInput(job_id=done.id, resource_id=bundle))
         add_attempt(session, done, ended_at=START, energy_j=12.5, facts={"devices": 1})
         session.add(JobTag(job_id=done.id, key="team", value="birds"))
         session.add(JournalRow(job_id=done.id, seq=1, attempt=1, kind="log", at=START, data='{"line": "a\\u0000b"}'))
@@ -112,6 +115,7 @@ def populate(service: Service) -> None:
         for step in STEPS:
             store_checkpoint(service, session, step)
     service.put(dataset_key(source), b"a,b\n1,2\n")
+    service.put(bundle_key(bundle), b"PK")
     service.put(name, bytes(range(256)) * 5000)
 
 

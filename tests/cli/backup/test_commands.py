@@ -142,7 +142,7 @@ class TestCommands:
         made = run("backup", "-", content=b"")
         settings(empty_url, other_storage)
         restored = run("restore", "-", "--json", content=made.stdout)
-        assert json.loads(restored.stdout)["files"] == 6
+        assert json.loads(restored.stdout)["files"] == 7
         assert b"3 jobs" in made.stderr
         with opened(empty_url) as database:
             assert len(all_rows(database)["jobs"]) == 3

@@ -17,7 +17,7 @@ from app.db import Database
 from app.migrations_runner import SchemaNotUsable, SchemaState, schema_state, upgrade
 from app.storage import LocalStorage
 from tests.cli.backup.service import Service, all_rows, bring_back, opened
-from tests.rows import add_dataset, add_project
+from tests.rows import add_bundle, add_dataset, add_project
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -194,7 +194,7 @@ class TestDamage:
 class TestWhatIsThere:
     def test_a_database_with_jobs_is_not_overwritten(self, service: Service, backup: Path, database_url: str) -> None:
         before = service.rows()
-        with pytest.raises(DatabaseInUse, match="jobs and data sets and holds"):
+        with pytest.raises(DatabaseInUse, match="jobs and data sets and bundles and holds"):
             bring_back(backup, database_url, None)
         assert service.rows() == before
 
@@ -203,6 +203,13 @@ class TestWhatIsThere:
         with opened(empty_url) as database, database.write() as session:
             add_dataset(session, add_project(session))
         with pytest.raises(DatabaseInUse, match="has data sets"):
+            bring_back(backup, empty_url, None)
+
+    def test_so_is_one_bundle(self, backup: Path, empty_url: str) -> None:
+        upgrade(empty_url)
+        with opened(empty_url) as database, database.write() as session:
+            add_bundle(session, add_project(session))
+        with pytest.raises(DatabaseInUse, match="has bundles"):
             bring_back(backup, empty_url, None)
 
     def test_a_new_service_s_own_project_is_replaced(self, service: Service, backup: Path, empty_url: str) -> None:

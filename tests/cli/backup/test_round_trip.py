@@ -54,8 +54,8 @@ class TestRoundTrip:
             with database.read() as session:
                 assert is_current(session)
         assert all_files(other_storage) == service.files()
-        # One upload, one model, two checkpoints of two files.
-        assert made.copied.files == restored.files == 6
+        # One upload, one bundle, one model, two checkpoints of two files.
+        assert made.copied.files == restored.files == 7
         assert made.copied.size_bytes == restored.size_bytes == sum(map(len, service.files().values()))
         assert made.copied.missing == restored.settled.missing == []
         assert restored.rows == made.rows == {table: len(rows) for table, rows in before.items()}
@@ -69,6 +69,7 @@ class TestRoundTrip:
             found = authenticate(session, service.secret, START)
         assert found is not None
         assert found.project_id == service.project_id
+        assert found.may("code")
 
     def test_without_storage_rows_come_and_files_stay_where_they_are(
         self, service: Service, file: Path, empty_url: str, other_storage: LocalStorage

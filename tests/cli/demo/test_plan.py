@@ -7,7 +7,7 @@ import pytest
 
 from app.cli.demo.plan import FRAMEWORKS, Trial, penguins_file, trials
 from app.ids import new_id
-from app.spec import parse_spec, resolve
+from app.spec import JobSpec, parse_spec, resolve
 from app.tables import builtin_schema, profile_csv
 
 DATASET = new_id("ds", unix_ms=0)
@@ -27,7 +27,9 @@ class TestTrials:
         assert file is not None
         source = trial.spec["data"]["source"]
         table = profile_csv(file) if source == DATASET else builtin_schema(source)
-        effective = resolve(parse_spec(trial.spec), table, "cpu")
+        spec = parse_spec(trial.spec)
+        assert isinstance(spec, JobSpec)
+        effective = resolve(spec, table, "cpu")
         assert effective.data.split.test == 0.2
         assert trial.metric.removeprefix("test_") in effective.metrics
 

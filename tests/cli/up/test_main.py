@@ -10,30 +10,31 @@ from app.cli.up import __main__ as up
 from app.cli.up.service import Ready
 from app.settings import Settings
 
+Started = tuple[dict[str, str], bool, bool, bool]
 READY = Ready(url="http://127.0.0.1:1234", key="ts_a", first_key="", missing=(), seconds=2.25)
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, str], bool, bool]]:
-    """What would have been started: environment, quiet, json."""
-    seen: list[tuple[dict[str, str], bool, bool]] = []
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Started]:
+    """What would have been started: environment, quiet, json, code."""
+    seen: list[Started] = []
 
-    def run(environ: dict[str, str], *, quiet: bool, as_json: bool) -> int:
-        seen.append((environ, quiet, as_json))
+    def run(environ: dict[str, str], *, quiet: bool, as_json: bool, code: bool) -> int:
+        seen.append((environ, quiet, as_json, code))
         return 0
 
     monkeypatch.setattr(up, "run", run)
     return seen
 
 
-def environment(started: list[tuple[dict[str, str], bool, bool]], *arguments: str) -> dict[str, str]:
+def environment(started: list[Started], *arguments: str) -> dict[str, str]:
     result = CliRunner().invoke(up.program, arguments)
     assert result.exit_code == 0, result.output
     return started[0][0]
 
 
 class TestOptions:
-    def test_each_becomes_a_setting(self, started: list[tuple[dict[str, str], bool, bool]], tmp_path: Path) -> None:
+    def test_each_becomes_a_setting(self, started: list[Started], tmp_path: Path) -> None:
         found = environment(started, "--port", "80", "--host", "0.0.0.0", "--home", str(tmp_path))  # noqa: S104 - not bound
         assert found["TRAINSHED_PORT"] == "80"
         assert found["TRAINSHED_HOST"] == "0.0.0.0"  # noqa: S104 - as above
@@ -42,34 +43,33 @@ class TestOptions:
     @pytest.mark.parametrize(
         "url", ["postgres://u@h/d", "postgresql://u@h/d", "postgresql+psycopg://u@h/d"], ids=["short", "usual", "ours"]
     )
-    def test_a_postgres_is_named_as_people_name_it(
-        self, started: list[tuple[dict[str, str], bool, bool]], url: str
-    ) -> None:
+    def test_a_postgres_is_named_as_people_name_it(self, started: list[Started], url: str) -> None:
         assert environment(started, "--postgres", url)["TRAINSHED_DATABASE_URL"] == "postgresql+psycopg://u@h/d"
 
     def test_an_option_wins_over_the_environment_and_its_secret_file(
-        self, started: list[tuple[dict[str, str], bool, bool]], monkeypatch: pytest.MonkeyPatch
+        self, started: list[Started], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("TRAINSHED_DATABASE_URL_FILE", "/run/secrets/url")
         found = environment(started, "--postgres", "postgres://u@h/d")
         assert "TRAINSHED_DATABASE_URL_FILE" not in found
 
     def test_without_options_the_environment_is_left_alone(
-        self, started: list[tuple[dict[str, str], bool, bool]], monkeypatch: pytest.MonkeyPatch
+        self, started: list[Started], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("TRAINSHED_PORT", "81")
         found = environment(started)
         assert found["TRAINSHED_PORT"] == "81"
         assert "TRAINSHED_DATABASE_URL" not in found
 
-    @pytest.mark.parametrize(("flag", "expected"), [("--quiet", (True, False)), ("--json", (False, True))])
-    def test_flags(
-        self, started: list[tuple[dict[str, str], bool, bool]], flag: str, expected: tuple[bool, bool]
-    ) -> None:
+    @pytest.mark.parametrize(
+        ("flag", "expected"),
+        [("--quiet", (True, False, False)), ("--json", (False, True, False)), ("--code", (False, False, True))],
+    )
+    def test_flags(self, started: list[Started], flag: str, expected: tuple[bool, bool, bool]) -> None:
         environment(started, flag)
         assert started[0][1:] == expected
 
-    def test_a_port_that_cannot_be_is_refused(self, started: list[tuple[dict[str, str], bool, bool]]) -> None:
+    def test_a_port_that_cannot_be_is_refused(self, started: list[Started]) -> None:
         assert CliRunner().invoke(up.program, ["--port", "65536"]).exit_code == 2
         assert started == []
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from app.cli.up.child import Program
 from app.cli.up.service import Service
 from app.cli.up.signals import Signals
 from app.settings import Settings, load_settings
@@ -25,6 +26,24 @@ class TestLog:
     def test_is_for_people_unless_somebody_wants_json(self, tmp_path: Path, name: str) -> None:
         assert environment(tmp_path)(name)["TRAINSHED_LOG_FORMAT"] == "text"
         assert environment(tmp_path, TRAINSHED_LOG_FORMAT="json")(name)["TRAINSHED_LOG_FORMAT"] == "json"
+
+
+class TestCode:
+    @pytest.mark.parametrize(("code", "last"), [(False, "app.cli.processes.prepare"), (True, "--code")])
+    def test_only_the_preparation_is_told(self, tmp_path: Path, code: bool, last: str) -> None:  # noqa: FBT001 - a case
+        environ = {"TRAINSHED_HOME": str(tmp_path)}
+        service = Service(load_settings(environ), environ, Signals(), print, code=code)
+        ran: list[Program] = []
+
+        class Once:
+            def run_once(self, program: Program) -> str:
+                ran.append(program)
+                return '{"key": "ts_a"}'
+
+        service._supervisor = Once()  # type: ignore[assignment] # the one method that is called
+        assert service._prepare() == "ts_a"
+        assert ran[0].command[-1] == last
+        assert "--code" not in service._program("api").command
 
 
 class TestMetrics:

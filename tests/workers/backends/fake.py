@@ -14,7 +14,7 @@ from tests.workers.backends.fake_layers import NumpyModel
 from tests.workers.backends.fake_optimizers import Update
 from workers.backends.base import Backend, Prepared, Program, Session, SessionState, Steps
 from workers.backends.devices import arithmetic
-from workers.backends.initial import Weights
+from workers.backends.initial import WeightFacts, Weights, weight_facts
 from workers.data.arrays import Arrays
 from workers.data.metrics import Sums
 from workers.data.split import PartName
@@ -85,6 +85,9 @@ class NumpySession:
 
     def outputs(self, part: PartName, start: int, stop: int) -> Matrix:
         return self._model.outputs(self._parts[part].x[start:stop])
+
+    def facts(self) -> dict[str, WeightFacts]:
+        return weight_facts(self._program.layers, self._program.input_shape)
 
     def weights(self) -> Weights:
         return {name: value.copy() for name, value in self._model.weights.items()}

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
-from app.spec import EffectiveSpec, InvalidSpec, parse_spec, resolve
+from app.spec import EffectiveSpec, InvalidSpec, parse_job, resolve
 from app.tables import features_and_target, profile, read_table
 from workers.data.dataset import Dataset, prepare
 from workers.data.labels import Label
@@ -22,7 +22,7 @@ DATA = Path(__file__).parents[2] / "data"
 
 def accepted(path: Path, **data: Any) -> EffectiveSpec:
     raw = {"framework": "torch", "model": "linear", "data": {"source": "ds_1", **data}}
-    return resolve(parse_spec(raw), profile(path), "cpu")
+    return resolve(parse_job(raw), profile(path), "cpu")
 
 
 def prepared(path: Path, **data: Any) -> Dataset:

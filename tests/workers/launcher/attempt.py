@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from app.spec import Column, EffectiveSpec, TableSchema, parse_spec, resolve
+from app.spec import Column, EffectiveSpec, TableSchema, parse_job, resolve
 from workers.launch import Ended, Event, LaunchRequest, Running, StartedEvent
 from workers.processes import await_end, open_process, read_stat
 from workers.protocol import Assignment, DataSource, Device
@@ -31,7 +31,7 @@ def spec(framework: str = "torch") -> EffectiveSpec:
         source_kind="builtin", rows=100, columns=columns, default_target="kind", default_task="classification"
     )
     return resolve(
-        parse_spec({"framework": framework, "model": "linear", "data": "digits", "device_count": 1}), table, "cpu"
+        parse_job({"framework": framework, "model": "linear", "data": "digits", "device_count": 1}), table, "cpu"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.spec import EffectiveSpec, parse_spec, resolve
+from app.spec import EffectiveSpec, parse_job, resolve
 from app.tables import builtin_schema
 from tests.workers.launcher.attempt import FAR_NS, ROOT, Attempt, assignment, boot_ns, simulated
 from workers.launch import ColdLauncher, LaunchRequest, trainer_environment
@@ -37,7 +37,7 @@ def spec(framework: str, epochs: int) -> EffectiveSpec:
         "device_count": 1,
         "hyperparameters": {"epochs": epochs, "batch_size": 32},
     }
-    return resolve(parse_spec(raw), builtin_schema("iris"), "cpu")
+    return resolve(parse_job(raw), builtin_schema("iris"), "cpu")
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ class TestResume:
     def test_the_trainer_gets_the_newest_checkpoint_whole(self, bench: Bench) -> None:
         first_attempt(bench, 10, 20)
         supervisor, run = bench.run()
-        assignment = run.request.assignment
+        assignment = run.assignment
         assert assignment.resume is not None
         assert Path(assignment.resume).parent == Path(assignment.work_dir)
         found = read(Path(assignment.resume))
@@ -102,8 +102,8 @@ class TestResume:
         first_attempt(bench, 10, 20)
         spoil(bench, 20, how)
         supervisor, run = bench.run()
-        assert run.request.assignment.resume is not None
-        assert read(Path(run.request.assignment.resume)).position.step == 10
+        assert run.assignment.resume is not None
+        assert read(Path(run.assignment.resume)).position.step == 10
         finish(bench, supervisor, run)
         assert bench.attempt(2).resumed_from_step == 10
         codes = [code for code, _ in notices(bench)]
@@ -115,7 +115,7 @@ class TestResume:
         for step in (10, 20):
             spoil(bench, step, "shorter")
         supervisor, run = bench.run()
-        assert run.request.assignment.resume is None
+        assert run.assignment.resume is None
         finish(bench, supervisor, run)
         assert bench.attempt(2).resumed_from_step is None
         assert [code for code, _ in notices(bench)] == ["checkpoint_unreadable"] * 2 + ["started_anew"]
@@ -133,7 +133,7 @@ class TestResume:
 
     def test_a_first_attempt_without_checkpoints_says_nothing(self, bench: Bench) -> None:
         supervisor, run = bench.run()
-        assert run.request.assignment.resume is None
+        assert run.assignment.resume is None
         finish(bench, supervisor, run)
         assert notices(bench) == []
 
@@ -144,7 +144,7 @@ class TestResume:
         supervisor = bench.begin(claim)
         run = bench.launcher.next_run()
         bench.database.down = False
-        assert run.request.assignment.resume is not None
+        assert run.assignment.resume is not None
         run.end(code=1)
         bench.wait(supervisor)
 
@@ -161,8 +161,8 @@ class TestResume:
         parent = bench.scene.job_id
         bench.scene.job_id = bench.scene.add_job(parent_job_id=parent, parent_how="retry", parent_step=20)
         supervisor, run = bench.run()
-        assert run.request.assignment.resume is not None
-        assert read(Path(run.request.assignment.resume)).position.step == 20
+        assert run.assignment.resume is not None
+        assert read(Path(run.assignment.resume)).position.step == 20
         finish(bench, supervisor, run)
         assert bench.attempt(1).resumed_from_step == 20
         assert notices(bench) == [("resumed", f"Goes on from the checkpoint of step 20, epoch 2 of {parent}.")]
@@ -184,7 +184,7 @@ class TestInitialize:
     def test_the_trainer_gets_the_other_job_s_checkpoint(self, bench: Bench) -> None:
         source = self.trained(bench)
         supervisor, run = bench.run(self.claim(bench, source))
-        assignment = run.request.assignment
+        assignment = run.assignment
         assert assignment.resume is None
         assert assignment.initialize is not None
         assert read_weights(Path(assignment.initialize))["output.kernel"][0, 0] == 10.0
@@ -204,8 +204,8 @@ class TestInitialize:
         run.vanish()
         bench.wait(supervisor)
         supervisor, run = bench.run()
-        assert run.request.assignment.resume is not None
-        assert run.request.assignment.initialize is None
+        assert run.assignment.resume is not None
+        assert run.assignment.initialize is None
         finish(bench, supervisor, run)
 
     @pytest.mark.parametrize("checkpoint", [11, "best"])
@@ -242,24 +242,24 @@ class TestData:
         bench.storage.put("datasets/ds_1", tmp_path / "upload")
         claim = replace(bench.claim(), dataset_key="datasets/ds_1", dataset_format=kind, builtin=None)
         supervisor, run = bench.run(claim)
-        table = run.request.assignment.table
+        table = run.assignment.table
         assert (Path(str(table.path)).name, table.format) == (f"table.{kind}", kind)
         finish(bench, supervisor, run)
 
     def test_a_file_in_a_data_root_stays_and_the_trainer_is_told_where(self, bench: Bench, scans: DataRoots) -> None:
         supervisor, run = bench.run(in_place(bench), roots=scans)
-        table = run.request.assignment.table
+        table = run.assignment.table
         folder, path = scans.folder_of(URI)
         assert (table.root, table.path, table.format) == (str(folder), path, "csv")
         assert (table.uri, table.digest, table.builtin) == (URI, "d" * 64, None)
-        assert list(Path(run.request.assignment.work_dir).iterdir()) == []
+        assert list(Path(run.assignment.work_dir).iterdir()) == []
         finish(bench, supervisor, run)
 
     def test_the_worker_does_not_look_at_it_since_a_mount_may_not_answer(self, bench: Bench, scans: DataRoots) -> None:
         folder, path = scans.folder_of(URI)
         (folder / path).unlink()
         supervisor, run = bench.run(in_place(bench), roots=scans)
-        assert run.request.assignment.table.uri == URI
+        assert run.assignment.table.uri == URI
         finish(bench, supervisor, run)
 
     def test_a_root_that_this_host_does_not_have_costs_a_loss_and_another_host_may(self, bench: Bench) -> None:

@@ -309,7 +309,7 @@ class TestFiles:
         secret = tmp_path / "secret"
         secret.write_bytes(b"key")
         supervisor, run = bench.run()
-        (Path(run.request.assignment.work_dir) / "model.bin").symlink_to(secret)
+        (Path(run.assignment.work_dir) / "model.bin").symlink_to(secret)
         run.says(model("model.bin"), Done(metrics={}))
         run.end(code=0)
         bench.wait(supervisor)
@@ -321,7 +321,7 @@ class TestFiles:
         (tmp_path / "elsewhere").mkdir()
         (tmp_path / "elsewhere" / "model.bin").write_bytes(b"key")
         supervisor, run = bench.run()
-        (Path(run.request.assignment.work_dir) / "out").symlink_to(tmp_path / "elsewhere")
+        (Path(run.assignment.work_dir) / "out").symlink_to(tmp_path / "elsewhere")
         run.says(model("model.bin", "out/model.bin"), Done(metrics={}))
         run.end(code=0)
         bench.wait(supervisor)
@@ -364,7 +364,7 @@ class TestFacts:
         with bench.database.write() as session:
             session.get_one(Device, "host-a-0").simulated = True
         supervisor, run = bench.run()
-        assert [device.kind for device in run.request.assignment.devices] == ["simulated"]
+        assert [device.kind for device in run.assignment.devices] == ["simulated"]
         run.says(started(simulated=True))
         bench.succeed(run)
         bench.wait(supervisor)
@@ -376,10 +376,10 @@ class TestFacts:
         claim = bench.claim()
         supervisor, run = bench.run(type(claim)(**{**vars(claim), "dataset_key": "datasets/ds_1", "builtin": None}))
 
-        path = run.request.assignment.table.path
+        path = run.assignment.table.path
         assert path is not None
         assert Path(path).read_text() == "a,b\n1,2\n"
-        assert Path(path).parent == Path(run.request.assignment.work_dir)
+        assert Path(path).parent == Path(run.assignment.work_dir)
         bench.succeed(run)
         bench.wait(supervisor)
 

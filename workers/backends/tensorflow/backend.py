@@ -1,5 +1,6 @@
 """TensorFlow as a backend: devices, threads, errors."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -57,7 +58,12 @@ class TensorFlowBackend:
         )
 
     def open(self, program: Program, weights: Weights, parts: Mapping[PartName, Arrays]) -> Session:
-        return TensorFlowSession(program, weights, parts, self._kind)
+        if program.module is None:
+            return TensorFlowSession(program, weights, parts, self._kind)
+        # By name: it imports Keras, which takes a second and which no model of ours needs.
+        found = importlib.import_module("workers.backends.tensorflow.user_session")
+        session: Session = found.UserTensorFlowSession(program, program.module, parts, self.cause_of)
+        return session
 
     def versions(self) -> dict[str, str]:
         """See `base.Backend`. NCCL is linked into TensorFlow, which does not tell its version."""

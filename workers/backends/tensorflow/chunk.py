@@ -67,23 +67,28 @@ class Chunk:
         statistics = BatchStatistics(self._group, share)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._model.trained)
-            drop = self._dropout.over(places, share, keys)
-            logits = forward(
-                self._program.layers,
-                self._model.weights,
-                x,
-                drop,
-                statistics=statistics,
-                product=self._model.product,
-            )
+            logits = self._logits(x, places, share, keys, statistics)
             loss = loss_of(self._program.loss, logits, y, self._program.class_weights)
             objective = self._objective(loss, share)
-        gradients = tape.gradient(objective, self._model.trained)
+        # A user's model may leave a weight out of what it computes.
+        unconnected = tf.UnconnectedGradients.ZERO
+        gradients = tape.gradient(objective, self._model.trained, unconnected_gradients=unconnected)
         gradients = self._group.sum([tf.convert_to_tensor(gradient) for gradient in gradients])
         sums = sums_of(loss, logits, y)
         if self._group.world > 1:
             sums *= tf.cast(share.live, sums.dtype)
         return self._moved(gradients, row, statistics, sums)
+
+    def _logits(self, x: Tensor, places: Tensor, share: Share, keys: Tensor, statistics: BatchStatistics) -> Tensor:
+        drop = self._dropout.over(places, share, keys)
+        return forward(
+            self._program.layers,
+            self._model.weights,
+            x,
+            drop,
+            statistics=statistics,
+            product=self._model.product,
+        )
 
     def _objective(self, loss: Tensor, share: Share) -> Tensor:
         """Return this device's part of the step's loss: the parts of all devices add up to that of the whole batch."""

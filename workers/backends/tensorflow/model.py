@@ -1,7 +1,7 @@
 """A model's variables: weights, what the optimizer remembers, the loss scale; and how they come and go."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,22 +18,38 @@ from workers.backends.tensorflow.precision import HALVES, LossScale
 class Model:
     """The variables of a program, on all devices of a group."""
 
-    def __init__(self, program: Program, weights: Weights, group: Group) -> None:
-        facts = weight_facts(program.layers, program.input_shape)
+    def __init__(
+        self,
+        program: Program,
+        weights: Mapping[str, Any],
+        trained: Sequence[str],
+        kernels: Collection[str],
+        group: Group,
+    ) -> None:
+        """Take variables that were made in the group's scope. `kernels`: names that penalties and decay are for."""
         self.group = group
         self.dtype = tf.as_dtype(program.dtype)
         self.product = HALVES.get(program.precision)
+        self.weights = dict(weights)
+        self._names = list(trained)
+        self.trained = [self.weights[name] for name in self._names]
+        self.kernels = [value for name, value in self.weights.items() if name in kernels]
+        decays = [program.weight_decay if name in kernels else 0.0 for name in self._names]
         with group.scope():
-            self.weights = {
-                name: tf.Variable(tf.constant(value, self.dtype), trainable=facts[name].trained)
-                for name, value in weights.items()
-            }
-            self._names = [name for name in self.weights if facts[name].trained]
-            self.trained = [self.weights[name] for name in self._names]
-            decays = [program.weight_decay if name.endswith("kernel") else 0.0 for name in self._names]
             self.optimizer = optimizer_for(program.optimizer, self.trained, decays)
             self.scale = LossScale() if program.precision == "float16" else None
-        self.kernels = [value for name, value in self.weights.items() if name.endswith("kernel")]
+
+    @classmethod
+    def drawn(cls, program: Program, weights: Weights, group: Group) -> Self:
+        """Make the variables of the program's layers, with these values."""
+        facts, dtype = weight_facts(program.layers, program.input_shape), tf.as_dtype(program.dtype)
+        with group.scope():
+            variables = {
+                name: tf.Variable(tf.constant(value, dtype), trainable=facts[name].trained)
+                for name, value in weights.items()
+            }
+        trained = [name for name in variables if facts[name].trained]
+        return cls(program, variables, trained, [name for name in variables if name.endswith("kernel")], group)
 
     def copy_weights(self) -> Weights:
         return {name: self._read(variable) for name, variable in self.weights.items()}
@@ -49,7 +65,15 @@ class Model:
         """
         _assign(self.weights, weights)
         if state is not None:
-            _assign(self._state(), state)
+            self.restore_state(state)
+
+    def restore_state(self, state: SessionState) -> None:
+        """Take the state alone.
+
+        Raises:
+            KeyError: something of it is not there.
+        """
+        _assign(self._state(), state)
 
     def local_weights(self, place: int) -> dict[str, Any]:
         """Return the weights as one device of the group has them."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from workers.backends.base import Program, SessionState, Steps
 from workers.backends.hashing import dropouts, step_keys
-from workers.backends.initial import Weights
+from workers.backends.initial import WeightFacts, Weights, weight_facts
 from workers.backends.tensorflow.chunk import Chunk
 from workers.backends.tensorflow.dropout import Dropout
 from workers.backends.tensorflow.framework import tf
@@ -28,7 +28,7 @@ class TensorFlowSession:
     def __init__(self, program: Program, weights: Weights, parts: Mapping[PartName, Arrays], device_kind: str) -> None:
         self._program = program
         self._group = group_of(device_kind, program.world)
-        self._model = Model(program, weights, self._group)
+        self._model = Model.drawn(program, weights, self._group)
         self._parts = {
             name: self._group.mirrored(tf.constant(part.x, self._model.dtype)) for name, part in parts.items()
         }
@@ -66,6 +66,9 @@ class TensorFlowSession:
                 weights = self._model.local_weights(place)
                 logits.append(forward(self._program.layers, weights, block, product=self._model.product))
         return logits
+
+    def facts(self) -> dict[str, WeightFacts]:
+        return weight_facts(self._program.layers, self._program.input_shape)
 
     def weights(self) -> Weights:
         return self._model.copy_weights()

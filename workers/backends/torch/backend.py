@@ -3,6 +3,7 @@
 import functools
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import torch
 
@@ -15,9 +16,14 @@ from workers.backends.torch.causes import cause_of
 from workers.backends.torch.group import Group
 from workers.backends.torch.ranks import Kind, RankedSession
 from workers.backends.torch.session import TorchSession
+from workers.backends.torch.user_session import UserTorchSession
 from workers.data.arrays import Arrays
 from workers.data.split import PartName
 from workers.protocol import Device
+from workers.user_model.module import UserModule
+
+USER_BUILD_S: Final = 600.0
+"""How long the ranks may take to import a user's code and to build their models."""
 
 
 class TorchBackend:
@@ -48,10 +54,21 @@ class TorchBackend:
 
     def open(self, program: Program, weights: Weights, parts: Mapping[PartName, Arrays]) -> Session:
         """One device: in this process. Several: in this one and in forked ones, so before any computation."""
+        if program.module is not None:
+            return self._open_module(program, program.module, parts)
         if program.world == 1:
             return TorchSession(program, weights, parts, torch.device(self._kind))
         make = functools.partial(_session, program, weights, parts)
         return RankedSession(make, program.world, self._kind, torch.get_num_threads())
+
+    def _open_module(self, program: Program, module: UserModule, parts: Mapping[PartName, Arrays]) -> Session:
+        if program.world == 1:
+            return UserTorchSession(program, module, parts, torch.device(self._kind))
+        make = functools.partial(_user_session, program, module, parts)
+        session = RankedSession(make, program.world, self._kind, torch.get_num_threads(), USER_BUILD_S)
+        # Every rank has built the model by itself. Code that draws from a generator of its own gives each another one.
+        session.restore(session.weights(), None)
+        return session
 
     def cause_of(self, error: BaseException) -> Cause | None:
         return cause_of(error)
@@ -79,6 +96,12 @@ def _session(
     program: Program, weights: Weights, parts: Mapping[PartName, Arrays], group: Group, device: torch.device
 ) -> TorchSession:
     return TorchSession(program, weights, parts, device, group)
+
+
+def _user_session(
+    program: Program, module: UserModule, parts: Mapping[PartName, Arrays], group: Group, device: torch.device
+) -> UserTorchSession:
+    return UserTorchSession(program, module, parts, device, group)
 
 
 def create() -> Backend:

@@ -21,11 +21,10 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from workers.backends.base import SessionState, Steps
-from workers.backends.initial import Weights
+from workers.backends.base import Session, SessionState, Steps
+from workers.backends.initial import WeightFacts, Weights
 from workers.backends.torch.followers import Followers
 from workers.backends.torch.group import Group, Together, share
-from workers.backends.torch.session import TorchSession
 from workers.backends.torch.wire import ByName, receive, send
 from workers.data.metrics import Sums
 from workers.data.split import PartName
@@ -39,17 +38,18 @@ COLLECTIVE_S: Final = 600.0
 _LOOPBACK: Final = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 Kind = Literal["cuda", "cpu"]
-Make = Callable[[Group, torch.device], TorchSession]
+Make = Callable[[Group, torch.device], Session]
 Given = TypeVar("Given")
 
 
 class RankedSession:
     """See `workers.backends.base.Session`; to be made before the process has computed anything.
 
-    `make(group, device)` builds the session of one rank, in its own process. `threads`: of each rank.
+    `make(group, device)` builds the session of one rank, in its own process. `threads`: of each rank. `build_s`: how
+    long that may take.
     """
 
-    def __init__(self, make: Make, world: int, kind: Kind, threads: int) -> None:
+    def __init__(self, make: Make, world: int, kind: Kind, threads: int, build_s: float = JOIN_S) -> None:
         self._world = world
         self._kind = kind
         self._closed = False
@@ -63,7 +63,7 @@ class RankedSession:
         self._followers = Followers(world, body)
         try:
             self._own = make(Together(0, world), _device(kind, 0))
-            self._followers.answers(JOIN_S)
+            self._followers.answers(build_s)
             self._followers.tell({"order": "join"})
             _join(0, world, kind, meeting)
             self._followers.answers(JOIN_S)
@@ -84,6 +84,9 @@ class RankedSession:
             lambda: _outputs(self._own, part, start, stop, 0, self._world),
             lambda own, others: np.concatenate([own, *(given["outputs"] for given in others)]),
         )
+
+    def facts(self) -> dict[str, WeightFacts]:
+        return self._own.facts()
 
     def weights(self) -> Weights:
         return self._own.weights()
@@ -179,9 +182,7 @@ def _device(kind: Kind, rank: int) -> torch.device:
     return torch.device(kind, rank) if kind == "cuda" else torch.device("cpu")
 
 
-def _outputs(
-    session: TorchSession, part: PartName, start: int, stop: int, rank: int, world: int
-) -> NDArray[np.floating]:
+def _outputs(session: Session, part: PartName, start: int, stop: int, rank: int, world: int) -> NDArray[np.floating]:
     mine = share(stop - start, rank, world)
     return session.outputs(part, start + mine.start, start + mine.stop)
 

@@ -10,16 +10,15 @@ from torch import Tensor
 
 from workers.backends.base import Program, SessionState, Steps
 from workers.backends.hashing import dropouts, step_keys
-from workers.backends.initial import Weights, weight_facts
+from workers.backends.initial import WeightFacts, Weights, weight_facts
 from workers.backends.torch.dropout import Dropout
-from workers.backends.torch.gradients import Penalty, clipped
 from workers.backends.torch.group import Alone, Group, share
 from workers.backends.torch.layers import forward
 from workers.backends.torch.losses import LOSSES, sums_of
 from workers.backends.torch.normalisation import BatchStatistics
-from workers.backends.torch.optimizers import optimizer_for
 from workers.backends.torch.passes import Drop
-from workers.backends.torch.precision import HALVES, LossScale, Undo
+from workers.backends.torch.precision import HALVES
+from workers.backends.torch.updates import Updates
 from workers.data.arrays import Arrays
 from workers.data.metrics import Sums
 from workers.data.split import PartName
@@ -49,19 +48,16 @@ class TorchSession:
             name: torch.tensor(value, dtype=dtype, device=device, requires_grad=facts[name].trained)
             for name, value in weights.items()
         }
-        self._names = [name for name, fact in facts.items() if fact.trained]
-        self._trained = [self._weights[name] for name in self._names]
-        kernels = [place for place, name in enumerate(self._names) if name.endswith("kernel")]
-        self._penalty = Penalty([self._trained[place] for place in kernels], kernels, program.l1, program.l2)
-        decays = [program.weight_decay if name.endswith("kernel") else 0.0 for name in self._names]
-        self._optimizer = optimizer_for(program.optimizer, self._trained, decays)
+        self._facts = facts
+        trained = {name: self._weights[name] for name, fact in facts.items() if fact.trained}
+        kernels = [name for name in trained if name.endswith("kernel")]
+        self._updates = Updates(program, trained, kernels, self._group, device)
         self._loss = LOSSES[program.loss]
         given = program.class_weights
         self._class_weights = None if given is None else torch.tensor(given, dtype=dtype, device=device)
         self._layers = dropouts(program.layers, program.input_shape)
         self._dropout = Dropout(self._layers, program.batch_size, device)
         self._product = HALVES.get(program.precision)
-        self._scale = LossScale(device) if program.precision == "float16" else None
 
     def run(self, steps: Steps, sums: Sums) -> Sums:
         count = steps.rows.shape[1]
@@ -72,8 +68,8 @@ class TorchSession:
             self._step(index, count, mine.start, rate, key, steps.first + place + 1)
             for place, (index, rate, key) in enumerate(zip(rows, steps.rates.tolist(), keys, strict=True))
         ]
-        total = _numpy(self._group.in_order(torch.stack(seen)))
-        if self._optimizer.overflowed() or (self._scale is not None and self._scale.lost()):
+        total = to_numpy(self._group.in_order(torch.stack(seen)))
+        if self._updates.stuck():
             # A gradient whose square is infinite: Adam divides by it from now on, and the model would stand still for
             # ever with a finite loss. TensorFlow's kernel says NaN by itself.
             return np.full_like(sums, math.nan)
@@ -82,7 +78,7 @@ class TorchSession:
 
     def _step(self, index: Tensor, rows: int, first: int, rate: float, keys: Sequence[int], step: int) -> Tensor:
         """Make one step on this rank's rows of a batch of `rows`, and return their sums."""
-        undo = None if self._scale is None else Undo([*self._weights.values(), *self._remembered().values()])
+        undo = self._updates.undo(self._weights.values())
         x, y = (values.index_select(0, index) for values in self._parts["train"])
         logits = forward(
             self._program.layers,
@@ -93,21 +89,8 @@ class TorchSession:
             product=self._product,
         )
         loss = self._loss(logits, y, self._class_weights)
-        self._move(loss / rows, rate, step, undo)
+        self._updates.move(loss / rows, rate, step, undo)
         return sums_of(loss.detach(), logits.detach(), y)
-
-    def _move(self, objective: Tensor, rate: float, step: int, undo: Undo | None) -> None:
-        """Differentiate, sum over the ranks, and let the optimizer move the weights."""
-        scale, finite = self._scale, None
-        found = torch.autograd.grad(objective if scale is None else scale.up(objective), self._trained)
-        gradients = self._group.sums([gradient.contiguous() for gradient in found])
-        if scale is not None:
-            gradients, finite = scale.down(gradients)
-        gradients = clipped(self._penalty.added(gradients), self._program.clip_value, self._program.clip_norm)
-        self._optimizer.update(gradients, rate, step)
-        if scale is not None and finite is not None and undo is not None:
-            undo.unless(finite)
-            scale.move(finite)
 
     def _drop(self, keys: Sequence[int], first: int) -> Drop:
         return lambda x, layer: self._dropout.apply(x, layer, keys[layer], first)
@@ -116,43 +99,38 @@ class TorchSession:
     def outputs(self, part: PartName, start: int, stop: int) -> NDArray[np.floating]:
         x = self._parts[part][0][start:stop]
         logits = forward(self._program.layers, self._weights, x, product=self._product)
-        return _numpy(logits)
+        return to_numpy(logits)
+
+    def facts(self) -> dict[str, WeightFacts]:
+        return self._facts
 
     def weights(self) -> Weights:
-        return {name: _copy(value) for name, value in self._weights.items()}
+        return {name: copied(value) for name, value in self._weights.items()}
 
     def state(self) -> SessionState:
-        scale = {} if self._scale is None else self._scale.slots()
-        return {name: _copy(value) for name, value in (self._remembered() | scale).items()}
-
-    def _remembered(self) -> dict[str, Tensor]:
-        return {
-            f"{name}.{slot}": tensor
-            for slot, tensors in self._optimizer.slots.items()
-            for name, tensor in zip(self._names, tensors, strict=True)
-        }
+        return {name: copied(value) for name, value in self._updates.slots().items()}
 
     @torch.no_grad()
     def restore(self, weights: Weights, state: SessionState | None) -> None:
-        _fill(self._weights, weights)
+        fill(self._weights, weights)
         if state is not None:
-            _fill(self._remembered() | ({} if self._scale is None else self._scale.slots()), state)
+            fill(self._updates.slots(), state)
 
     def close(self) -> None:
         """Nothing to give back: the device's memory goes with the process."""
 
 
-def _numpy(tensor: Tensor) -> NDArray[np.floating]:
+def to_numpy(tensor: Tensor) -> NDArray[np.floating]:
     """Bring a tensor to the host; on a CUDA device this waits for all that was asked of it."""
     values: NDArray[np.floating] = tensor.cpu().numpy()
     return values
 
 
-def _copy(tensor: Tensor) -> NDArray[np.floating]:
-    return _numpy(tensor.detach()).copy()
+def copied(tensor: Tensor) -> NDArray[np.floating]:
+    return to_numpy(tensor.detach()).copy()
 
 
-def _fill(tensors: Mapping[str, Tensor], values: Mapping[str, NDArray[np.generic]]) -> None:
+def fill(tensors: Mapping[str, Tensor], values: Mapping[str, NDArray[np.generic]]) -> None:
     """Copy values into tensors of the same names and shapes.
 
     Raises:

@@ -1,9 +1,7 @@
 """Load model.keras as a user would, in safe mode, with nothing of ours registered, and compare."""
 
-import keras
-import numpy as np
-
-from workers.exports.keras_file.names import NAME
+from workers.exports.keras_file.load import load
+from workers.exports.keras_file.names import LOGITS
 from workers.exports.reference import Reference
 from workers.exports.request import CannotExport, Request
 
@@ -16,8 +14,8 @@ def check(request: Request) -> None:
     """
     reference = Reference.of(request.model)
     try:
-        model = keras.saving.load_model(request.output / NAME, safe_mode=True, compile=False)
-        answers = [np.asarray(model(reference.x[rows], training=False)) for rows in (slice(None), slice(0, 1))]
+        model = load(request.output)
+        answers = [model(reference.x[rows])[LOGITS] for rows in (slice(None), slice(0, 1))]
     except Exception as error:
         raise CannotExport(f"Keras does not load it in safe mode ({type(error).__name__}: {error}).") from error
     reference.check("Keras", answers[0])

@@ -1,8 +1,7 @@
 """Load model.onnx as another program would, in onnxruntime, and compare: all rows at once, and one alone."""
 
-import onnxruntime
-
-from workers.exports.onnx_file.names import INPUT, LOGITS, NAME, PROBABILITIES, VALUES
+from workers.exports.onnx_file.load import load
+from workers.exports.onnx_file.names import LOGITS, PROBABILITIES, VALUES
 from workers.exports.reference import Reference
 from workers.exports.request import CannotExport, Request
 
@@ -14,14 +13,10 @@ def check(request: Request) -> None:
         CannotExport: it cannot be loaded, or gives something else.
     """
     reference = Reference.of(request.model)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
     try:
-        session = onnxruntime.InferenceSession(request.output / NAME, options, providers=["CPUExecutionProvider"])
-        names = [output.name for output in session.get_outputs()]
+        answers = load(request.output)
         for rows in (slice(None), slice(0, 1)):
-            found = dict(zip(names, session.run(None, {INPUT: reference.x[rows]}), strict=True))
+            found = answers(reference.x[rows])
             reference.check("onnxruntime", found[LOGITS], rows)
             answer = found[VALUES if reference.description.classes is None else PROBABILITIES]
             reference.check_answer("onnxruntime", answer, rows)

@@ -4,7 +4,6 @@ Classification has `probabilities`, (batch, classes), beside the logits; regress
 target's own unit. The batch is free. The metadata say how raw rows become `x`: the encoder of model.json, the classes.
 """
 
-import json
 from typing import Final
 
 import numpy as np
@@ -12,6 +11,7 @@ import onnx
 
 from workers.exports.onnx_file.graph import Graph
 from workers.exports.onnx_file.layers import Place, add_layers
+from workers.exports.onnx_file.metadata import metadata_of
 from workers.exports.onnx_file.names import INPUT, LOGITS, NAME, PROBABILITIES, VALUES
 from workers.exports.request import CannotExport, Made, Request
 from workers.model_file import Description, read
@@ -29,7 +29,7 @@ def make(request: Request) -> list[Made]:
     end = add_layers(description.layers, Place(graph, weights, INPUT, description.input_shape))
     graph.node("Identity", end.x, output=LOGITS)
     outputs = {LOGITS: [description.outputs], _answer(graph, description): [description.outputs]}
-    model = graph.build({INPUT: description.input_shape}, outputs, _metadata(description))
+    model = graph.build({INPUT: description.input_shape}, outputs, metadata_of(description))
     onnx.checker.check_model(model, full_check=True)
     onnx.save_model(model, request.output / NAME)
     return [Made(NAME, "application/octet-stream", "model")]
@@ -43,16 +43,3 @@ def _answer(graph: Graph, description: Description) -> str:
         return graph.node("Identity", LOGITS, output=VALUES)
     scaled = graph.node("Mul", LOGITS, graph.weight("target.scale", np.array(scaling.scale)))
     return graph.node("Add", scaled, graph.weight("target.mean", np.array(scaling.mean)), output=VALUES)
-
-
-def _metadata(description: Description) -> dict[str, str]:
-    return {
-        "format": description.format,
-        "framework": description.framework,
-        "task": description.task,
-        "target": description.target,
-        "features": json.dumps(description.features),
-        "classes": json.dumps(description.classes),
-        "encoder": json.dumps(description.encoder),
-        "weights_sha256": description.weights.sha256,
-    }

@@ -9,13 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from workers.exports.described import description_of
 from workers.exports.report import table
 from workers.exports.report.curves import draw_losses, draw_metric
 from workers.exports.report.outcomes import draw_agreement, draw_classes, draw_confusion, draw_residuals
 from workers.exports.report.style import DPI, QUIET, note, shortened, style
 from workers.exports.request import CannotExport, Made, Request
 from workers.exports.series_file import Curve, read_series
-from workers.model_file import Description, read
+from workers.model_file import Description, PythonDescription
 
 NAME: Final = "report.png"
 _PARTS: Final = ("test", "validation")
@@ -25,7 +26,7 @@ _SIZE: Final = (11.0, 8.5)
 
 def make(request: Request) -> list[Made]:
     """Make both files from what there is; a panel without data says so."""
-    description, _ = read(request.model)
+    description = description_of(request.model)
     curves = read_series(request.series)
     evaluation = _evaluation(request.evaluation)
     with style():
@@ -36,7 +37,9 @@ def make(request: Request) -> list[Made]:
     return [Made(NAME, "image/png", "report"), Made(table.NAME, "text/csv", "report")]
 
 
-def _draw(description: Description, curves: Mapping[str, Curve], evaluation: Mapping[str, Any]) -> Figure:
+def _draw(
+    description: Description | PythonDescription, curves: Mapping[str, Curve], evaluation: Mapping[str, Any]
+) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     FigureCanvasAgg(figure)  # draws without a display, and without the registry of open figures
     panels = figure.subplots(2, 2)
@@ -63,7 +66,7 @@ def _outcome(left: Axes, right: Axes, evaluation: Mapping[str, Any], part: str |
         draw_residuals(right, evaluation[part], part, target)
 
 
-def _title(description: Description) -> str:
+def _title(description: Description | PythonDescription) -> str:
     spec = description.spec
     model = (spec.get("model") or {}).get("type", "model")
     name = f"{shortened(spec['name'], 60)}: " if spec.get("name") else ""

@@ -1,0 +1,1 @@
+"""`trainshed run`: a folder of code packed, submitted as a script job, followed, and its files brought back."""
