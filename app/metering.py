@@ -32,7 +32,7 @@ CONTROL: Final = CollectorRegistry()
 WORKER: Final = CollectorRegistry()
 
 NO_CAUSE: Final = "none"
-FRAMEWORKS: Final = ("torch", "tensorflow")
+FRAMEWORKS: Final = ("torch", "tensorflow", "python")
 ENDS: Final = ("succeeded", "failed", "cancelled")
 STEPS: Final = ("schedule", "tell", "reconcile", "holds", "housekeeping")
 # From a job that starts at once to one that waits or runs for days.

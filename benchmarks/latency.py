@@ -1,6 +1,7 @@
 """POST to `succeeded`, cold, beside the plain script of the same work and Ray Jobs running that script.
 
-Digits, an MLP of 64, three epochs. The three take turns, so that a busy moment of the machine hits all of them.
+Digits, an MLP of 64, three epochs: once declared, and once as that very script in a script job. All take turns, so that
+a busy moment of the machine hits all of them.
 """
 
 import os
@@ -13,20 +14,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-import httpx
-
 from benchmarks.harness.client import Client
+from benchmarks.harness.script_job import script_spec, to_the_end, upload
 from benchmarks.harness.servers import Server, ray_jobs, trainshed
 from benchmarks.harness.table import Row, arguments, at_most, at_most_plus, show
 
 ROUNDS: Final = 5
 PLAIN: Final = {"torch": "torch_digits.py", "tensorflow": "keras_digits.py"}
 WEIGHTS: Final = {"torch": "model.pt", "tensorflow": "model.weights.h5"}
-FINAL: Final = {"succeeded", "failed", "cancelled"}
 
 
 def ours(server: Server, framework: str) -> float:
-    """Seconds from the POST to the final state event, as a client sees it on the event stream."""
+    """Seconds from the POST of a declared model to its end."""
     spec = {
         "framework": framework,
         "model": {"type": "mlp", "hidden": [64]},
@@ -35,19 +34,13 @@ def ours(server: Server, framework: str) -> float:
         "device_type": "cpu",
         "hyperparameters": {"epochs": 3, "batch_size": 64, "learning_rate": 0.001},
     }
-    started = time.perf_counter()
-    with httpx.Client(base_url=server.url, headers=server.headers, timeout=120) as client:
-        job = client.post("/v1/jobs", json=spec).raise_for_status().json()
-        stream = {"Accept": "text/event-stream"}
-        with client.stream("GET", f"/v1/jobs/{job['id']}/events", headers=stream) as answer:
-            for line in answer.iter_lines():
-                if line.startswith("data:") and any(f'"state":"{state}"' in line for state in FINAL):
-                    break
-        took = time.perf_counter() - started
-        state = client.get(f"/v1/jobs/{job['id']}").raise_for_status().json()["state"]
-    if state != "succeeded":
-        raise RuntimeError(f"the job ended {state}")
-    return took
+    return to_the_end(server, spec)
+
+
+def as_script(server: Server, framework: str, bundle: str) -> float:
+    """Seconds from the POST of the plain script as a job of ours to its end."""
+    command = ["python", PLAIN[framework], f"../outputs/{WEIGHTS[framework]}"]
+    return to_the_end(server, script_spec(framework, bundle, command))
 
 
 def plain(framework: str, folder: Path) -> float:
@@ -76,8 +69,11 @@ def on_ray(server: Server, framework: str, folder: Path) -> float:
 
 
 def _command(framework: str, folder: Path) -> list[str]:
-    script = Path(__file__).parent / "plain" / PLAIN[framework]
-    return [sys.executable, str(script), str(folder / WEIGHTS[framework])]
+    return [sys.executable, str(_script(framework)), str(folder / WEIGHTS[framework])]
+
+
+def _script(framework: str) -> Path:
+    return Path(__file__).parent / "plain" / PLAIN[framework]
 
 
 def main() -> None:
@@ -86,12 +82,17 @@ def main() -> None:
     taken: dict[tuple[str, str], list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="tsb") as name, ExitStack() as stack:
         folder = Path(name)
-        service = stack.enter_context(trainshed(folder / "home"))
+        service = stack.enter_context(trainshed(folder / "home", "--code"))
         ray = stack.enter_context(ray_jobs(options.peer_python, folder)) if options.peer_python else None
+        bundles = {framework: upload(service, _script(framework)) for framework in PLAIN}
         for framework in PLAIN:
             # One round to fill the page cache for all.
             for measured in range(ROUNDS + 1):
-                found = {"ours": ours(service, framework), "plain": plain(framework, folder)}
+                found = {
+                    "ours": ours(service, framework),
+                    "script": as_script(service, framework, bundles[framework]),
+                    "plain": plain(framework, folder),
+                }
                 if ray is not None:
                     found["ray"] = on_ray(ray, framework, folder)
                 if measured:
@@ -102,6 +103,9 @@ def main() -> None:
     for framework in PLAIN:
         work = f"{framework}: POST to succeeded, cold, s"
         mine, ray_s = medians[framework, "ours"], medians.get((framework, "ray"))
+        rows.append(at_most_plus(work, mine, medians[framework, "plain"], "plain script", 0.5))
+        rows.append(at_most(work, mine, ray_s, "Ray Jobs, same script", 1.0))
+        work, mine = f"{framework}: script job, POST to succeeded, s", medians[framework, "script"]
         rows.append(at_most_plus(work, mine, medians[framework, "plain"], "plain script", 0.5))
         rows.append(at_most(work, mine, ray_s, "Ray Jobs, same script", 1.0))
     show("Latency (median of 5, seconds)", rows, options.json)

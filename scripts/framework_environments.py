@@ -4,7 +4,8 @@
 lets every environment see it. So a new version of Trainshed changes one small layer of an image, not gigabytes.
 
 One framework per environment: torch's wheels bring CUDA 13 and TensorFlow's CUDA 12 with the same cuDNN and NCCL file
-names. The environments have no pip of their own, and lose what nothing at run time reads: test suites and C++ headers.
+names. The environments of frameworks have no pip of their own, and all lose what nothing at run time reads: test
+suites and C++ headers.
 """
 
 import argparse

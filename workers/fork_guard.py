@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Final
 
 from workers.process_counts import allowance
@@ -28,7 +29,7 @@ class ForkGuard:
         """Kill all descendants if they are too many; True when they were."""
         if _entities() - self._others <= self._most:  # cheap, and no more can be ours
             return False
-        if len(descendants(os.getpid())) <= self._most:
+        if len(Family(os.getpid()).new()) <= self._most:
             return False
         # Into the attempt's log: the end that follows is told with its last lines.
         sys.stderr.write(f"Killed: it had started more than {self._most} processes (TRAINSHED_CODE_MAX_PROCESSES).\n")
@@ -37,40 +38,47 @@ class ForkGuard:
         return True
 
 
-def descendants(root: int) -> list[ProcessStat]:
-    """All living processes below this one, as far as their line of parents was whole while it was read."""
-    children: dict[int, list[ProcessStat]] = {}
-    for pid in all_pids():
-        stat = read_stat(pid)
-        if stat is not None and stat.state not in ("Z", "X"):
-            children.setdefault(stat.ppid, []).append(stat)
-    found, waiting = [], [root]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found += below
-        waiting += [stat.pid for stat in below]
-    return found
+class Family:
+    """The living processes below one, found step by step: each is looked at once, so that forks can be overtaken."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._members: set[int] = set()
+        self._strangers: set[int] = set()
+
+    def new(self) -> list[ProcessStat]:
+        """Those that were not given before. One whose parents have ended is a child of `root`, which adopts them."""
+        unknown = [pid for pid in all_pids() if pid not in self._members and pid not in self._strangers]
+        found: dict[int, ProcessStat] = {pid: stat for pid in unknown if (stat := read_stat(pid)) is not None}
+        ours: list[ProcessStat] = []
+        while more := [stat for stat in found.values() if stat.ppid == self._root or stat.ppid in self._members]:
+            for stat in more:
+                self._members.add(found.pop(stat.pid).pid)
+            ours += more
+        self._strangers.update(found)
+        return [stat for stat in ours if stat.state not in ("Z", "X")]
 
 
-def kill_descendants(root: int) -> None:
-    """Stop them until no new one appears, then kill all: what is stopped starts no more, and keeps its place."""
-    give_up = time.monotonic() + FREEZE_S
-    stopped: set[int] = set()
+def kill_descendants(root: int, *, within_s: float = FREEZE_S) -> None:
+    """Kill them until no new one appears, group by group: the kernel lets no member fork while it signals a group."""
+    give_up = time.monotonic() + within_s
+    family, overtaken = Family(root), False
     while time.monotonic() < give_up:
-        new = [stat.pid for stat in descendants(root) if stat.pid not in stopped]
-        if not new:
-            break
-        for pid in new:
-            _signal(pid, signal.SIGSTOP)
-        stopped.update(new)
-    for stat in descendants(root):
-        _signal(stat.pid, signal.SIGKILL)
+        new = family.new()
+        if not new and overtaken:
+            return
+        # Once more from the beginning: a number may have been a stranger's before it was one of theirs.
+        family, overtaken = (family, False) if new else (Family(root), True)
+        for group in {stat.pgid for stat in new} - {os.getpgid(root)}:
+            _kill(os.killpg, group)
+        for stat in new:
+            _kill(os.kill, stat.pid)
 
 
-def _signal(pid: int, signum: int) -> None:
+def _kill(how: Callable[[int, int], None], number: int) -> None:
     """They are below this process, which reaps only the first of them, so their numbers are not soon another's."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signum)
+        how(number, signal.SIGKILL)
 
 
 def _entities() -> int:

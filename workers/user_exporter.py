@@ -91,7 +91,7 @@ class UserExporter:
         process = self._started(model, until, "make", None)
         taken = process.work_dir.with_name(f"{process.work_dir.name}.{MADE}")
         try:
-            name = user_answer.read_made(process.ask(b"{}", until, _MOST_BYTES))
+            name = user_answer.read_made(process.ask(b"{}", until - time.monotonic(), _MOST_BYTES))
             process.finish()
             take_folder(process.work_dir, MADE, taken)
             size = (taken / name).stat().st_size
@@ -107,7 +107,7 @@ class UserExporter:
     def _check(self, model: Path, made: Path, until: float) -> None:
         process = self._started(model, until, "check", made)
         try:
-            user_answer.read_ready(process.ask(b"{}", until, _MOST_BYTES))
+            user_answer.read_ready(process.ask(b"{}", until - time.monotonic(), _MOST_BYTES))
         finally:
             process.close()
 

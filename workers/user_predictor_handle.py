@@ -134,7 +134,7 @@ class UserPredictors:
             process = self._running(seat, code, model, until)
             process.extend(self._launch.boot_ns_in(self._answer_s + self._idle_s + _SLACK_S))
             line = json.dumps({"request": request}).encode()
-            answer = process.ask(line, min(until, self._monotonic() + self._answer_s), MOST_BYTES)
+            answer = process.ask(line, min(until - self._monotonic(), self._answer_s), MOST_BYTES)
             return user_answer.read(answer, request)
         except PredictionRefused:
             raise  # an answer like any other: the process stays
@@ -160,8 +160,8 @@ class UserPredictors:
         if self._stopped.is_set():  # whoever stopped did not see the process
             raise NotStarted("The worker stops.")
         try:
-            until = min(until, self._monotonic() + self._load_s)
-            user_answer.read_ready(seat.process.ask(b"{}", until, MOST_BYTES))
+            within_s = min(until - self._monotonic(), self._load_s)
+            user_answer.read_ready(seat.process.ask(b"{}", within_s, MOST_BYTES))
         except PredictionRefused:
             seat.end()
             raise

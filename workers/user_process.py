@@ -52,13 +52,10 @@ class UserProcess:
         run: Running,
         work_dir: Path,
         given_back: Callable[[], None] = _nothing,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.work_dir = work_dir
         self._run = run
         self._given_back = given_back
-        self._monotonic = monotonic
         self._end: Event | None = None
         self._heard = bytearray()
         self._output = bytearray()
@@ -72,15 +69,15 @@ class UserProcess:
         self._look()
         return self._end is not None
 
-    def ask(self, line: bytes, until: float, most_bytes: int) -> bytes:
-        """Send a line and wait for one, which is given without its newline. `until` is a time of `monotonic`.
+    def ask(self, line: bytes, within_s: float, most_bytes: int) -> bytes:
+        """Send a line and wait for one, which is given without its newline.
 
         Raises:
             UserCodeEnded: there is no answer, or one of more than `most_bytes`. It must be closed now.
             NotStarted: the same, by no fault of the code.
         """
-        rest, allowed_s = memoryview(line + b"\n"), until - self._monotonic()
-        while (left_s := until - self._monotonic()) > 0:
+        rest, until = memoryview(line + b"\n"), time.monotonic() + within_s
+        while (left_s := until - time.monotonic()) > 0:
             messages, output, control = self._ready(left_s, sending=bool(rest))
             if output:
                 self._read_output()
@@ -92,7 +89,7 @@ class UserProcess:
                     return found
             elif control and self.is_over:
                 raise self._ended()
-        raise UserCodeEnded(f"It took longer than {allowed_s:.3g} s." + self._last_words())
+        raise UserCodeEnded(f"It took longer than {within_s:.3g} s." + self._last_words())
 
     def extend(self, until_boot_ns: int) -> None:
         """Let it live until then."""

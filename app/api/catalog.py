@@ -16,7 +16,8 @@ from app.tables import BUILTIN
 
 router = api_router(prefix="/v1", tag="Jobs")
 
-FRAMEWORKS: Final = ("torch", "tensorflow", "python")
+FRAMEWORKS: Final = {"torch": ("model", "script"), "tensorflow": ("model", "script"), "python": ("script",)}
+"""Each with the kinds of jobs that it is for."""
 
 
 @router.get("/catalog", summary="List what a spec can choose from", responses={200: {"model": CatalogView}})
@@ -27,7 +28,10 @@ def read_catalog(services: ServicesDep) -> Response:
     """
     online = [host for host in services.hosts.get() if host.online]
     heard = Counter(name for host in online for name in host.frameworks)
-    frameworks = [{"name": name, "online": heard[name] > 0, "workers": heard[name]} for name in FRAMEWORKS]
+    frameworks = [
+        {"name": name, "kinds": kinds, "online": heard[name] > 0, "workers": heard[name]}
+        for name, kinds in FRAMEWORKS.items()
+    ]
     roots = [{"name": name, "workers": sum(host.reads(name) for host in online)} for name in services.roots.names]
     return json_response({"object": "catalog", "frameworks": frameworks, **_choices(), "data_roots": roots})
 

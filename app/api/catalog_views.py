@@ -11,6 +11,7 @@ Task = Literal["classification", "regression"]
 
 class FrameworkChoice(View):
     name: Framework
+    kinds: list[Literal["model", "script"]] = Field(description="The kinds of jobs that it is for.")
     online: bool = Field(description="Whether a worker that has it is heard now.")
     workers: int
 

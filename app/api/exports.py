@@ -83,7 +83,7 @@ def _ask(services: Services, principal: Principal, job_id: str, raw: bytes) -> t
     with services.database.read() as session:
         job = get_job(session, principal.project_id, job_id)
         if not model_files(session, job_id):
-            raise NoModel(job_id, job.state)
+            raise NoModel(job_id, job.state, job.kind)
         body = validated(decode(raw), ExportRequest)
         framework, runs = _framework(body.format, job)
         there = _files_of(list_artifacts(session, job_id), body.format)

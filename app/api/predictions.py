@@ -148,7 +148,7 @@ def _job(services: Services, principal: Principal, job_id: str) -> JobRow:
     with services.database.read() as session:
         job = get_job(session, principal.project_id, job_id)
         if not model_files(session, job_id):
-            raise NoModel(job_id, job.state)
+            raise NoModel(job_id, job.state, job.kind)
         return job
 
 

@@ -38,11 +38,11 @@ class NoModel(Conflict):
 
     code = "no_model"
 
-    def __init__(self, job_id: str, state: str) -> None:
-        super().__init__(
-            f"The job {job_id} is {state} and has no model. A job has one once it has succeeded; "
-            "GET /v1/jobs?state=succeeded lists those."
-        )
+    def __init__(self, job_id: str, state: str, kind: str = "model") -> None:
+        where = "A job has one once it has succeeded; GET /v1/jobs?state=succeeded lists those."
+        if kind == "script":
+            where = "It ran a script, whose files are its artifacts; GET /v1/jobs?kind=model lists jobs with a model."
+        super().__init__(f"The job {job_id} is {state} and has no model. {where}")
         self.state = state
 
 

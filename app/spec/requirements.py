@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidName, canonicalize_name
 
 from app.errors import TrainshedError
 
@@ -120,10 +120,10 @@ def _joined(text: str) -> Iterator[tuple[int, str]]:
         comment = line.lstrip().startswith("#")
         parts.append("" if comment and len(parts) else line.removesuffix("\\"))
         if not line.endswith("\\") or comment:
-            yield first, " ".join(parts)
+            yield first, "".join(parts)
             first, parts = 0, []
     if parts:
-        yield first, " ".join(parts)
+        yield first, "".join(parts)
 
 
 def _entry(number: int, line: str) -> tuple[str, int]:
@@ -138,8 +138,6 @@ def _entry(number: int, line: str) -> tuple[str, int]:
         if not _HASH.fullmatch(value):
             raise InvalidRequirements(number, f"'{value[:_SHOWN]}' is no hash: write sha256: and 64 hexadecimal digits")
     requirement = _requirement(number, _HASH_OPTION.sub("", line).strip())
-    name = canonicalize_name(requirement.name)
-    requirement.name = name
     return " ".join([str(requirement), *(f"--hash={value}" for value in hashes)]), number
 
 
@@ -149,16 +147,18 @@ def _requirement(number: int, line: str) -> Requirement:
         raise InvalidRequirements(number, f"'{shown}' is an address; packages are named, and {_SOURCES}")
     try:
         requirement = Requirement(line)
-    except InvalidRequirement as error:
+        name = canonicalize_name(requirement.name, validate=True)
+    except (InvalidName, InvalidRequirement) as error:
         raise InvalidRequirements(number, _why_none(line, error)) from error
     if requirement.url is not None:
         raise InvalidRequirements(number, f"'{shown}' names an address; write its version, and {_SOURCES}")
     if _FILE.search(requirement.name):
         raise InvalidRequirements(number, _path(shown))
+    requirement.name = name
     return requirement
 
 
-def _why_none(line: str, error: InvalidRequirement) -> str:
+def _why_none(line: str, error: ValueError) -> str:
     shown = line[:_SHOWN]
     if _FILE.search(line.partition(";")[0].strip()):
         return _path(shown)

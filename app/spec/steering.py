@@ -28,7 +28,17 @@ def check_steering(
             problems.append(_unreported(where, monitor, metrics, task, validation=validation))
     problems += _class_weights(spec, target, task)
     problems += _exports(spec)
+    problems += _devices(spec)
     return problems
+
+
+def _devices(spec: JobSpec) -> Iterator[SpecProblem]:
+    if spec.device_count > 1 and spec.framework == "tensorflow" and isinstance(spec.model, PythonModel):
+        sentence = (
+            "A python model of tensorflow trains on one device: a Keras model's own batch norm and random numbers know "
+            "no others. With the framework torch it trains on several."
+        )
+        yield SpecProblem("/device_count", sentence, "1")
 
 
 def _exports(spec: JobSpec) -> Iterator[SpecProblem]:

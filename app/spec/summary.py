@@ -110,9 +110,12 @@ def rows_of(spec: EffectiveSpec, table: TableSchema) -> Parts:
 
 
 def steps_per_epoch(layers: list[Layer], rows: int, batch_size: int) -> int:
-    """Return the batches of an epoch; with batch norm a last batch of one row joins the one before."""
+    """Return the batches of an epoch; with batch norm a last batch of one row joins the one before.
+
+    Without layers it is a model of the client's own code, which may have batch norm.
+    """
     single = rows > batch_size > 1 and rows % batch_size == 1
-    fold = single and any(isinstance(layer, BatchNormLayer) for layer in walk(layers))
+    fold = single and (not layers or any(isinstance(layer, BatchNormLayer) for layer in walk(layers)))
     return -(-rows // batch_size) - fold
 
 

@@ -67,10 +67,10 @@ def wait_for(url: str, child: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @contextmanager
-def trainshed(home: Path, **settings: str) -> Iterator[Server]:
-    """The whole service as `trainshed up` starts it."""
+def trainshed(home: Path, *options: str, **settings: str) -> Iterator[Server]:
+    """The whole service as `trainshed up` with these options starts it."""
     environment = {**os.environ, "TRAINSHED_HOME": str(home), **settings}
-    command = [str(Path(sys.executable).with_name("trainshed")), "up", "--quiet"]
+    command = [str(Path(sys.executable).with_name("trainshed")), "up", "--quiet", *options]
     log = home.with_suffix(".log")
     with process(command, log, environment) as child:
         client = home / "client.json"

@@ -47,6 +47,10 @@ class TestCatalog:
             assert {"type", "$ref"} & item["schema"].keys(), "of a part that may hold itself it is a reference"
             assert item["description"]
 
+    def test_each_framework_says_which_kinds_of_jobs_it_runs(self, catalog: dict[str, Any]) -> None:
+        kinds = {item["name"]: item["kinds"] for item in catalog["frameworks"]}
+        assert kinds == {"torch": ["model", "script"], "tensorflow": ["model", "script"], "python": ["script"]}
+
     def test_each_data_set_can_be_used_as_its_example_says(self, api: Api, catalog: dict[str, Any]) -> None:
         for item in catalog["datasets"]:
             answer = api.post("/v1/jobs/validate", json=SPEC | {"data": item["example"]})
@@ -61,11 +65,12 @@ class TestCatalog:
             found = api.get("/v1/catalog").json()["frameworks"]
             return {item["name"]: (item["online"], item["workers"]) for item in found}
 
-        assert online() == {"torch": (False, 0), "tensorflow": (False, 0)}
+        nobody = {"python": (False, 0)}
+        assert online() == {"torch": (False, 0), "tensorflow": (False, 0), **nobody}
         worker_id = add_online_worker(database)
-        assert online() == {"torch": (True, 1), "tensorflow": (True, 1)}
+        assert online() == {"torch": (True, 1), "tensorflow": (True, 1), **nobody}
         with database.write() as session:
             session.get_one(Worker, worker_id).frameworks = {"torch": {}}
-        assert online() == {"torch": (True, 1), "tensorflow": (False, 0)}
+        assert online() == {"torch": (True, 1), "tensorflow": (False, 0), **nobody}
         clock.advance(60)
-        assert online() == {"torch": (False, 0), "tensorflow": (False, 0)}
+        assert online() == {"torch": (False, 0), "tensorflow": (False, 0), **nobody}

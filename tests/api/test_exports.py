@@ -16,6 +16,8 @@ from tests.api.answering import Answer, add_job_with_model, add_online_worker, a
 from tests.api.client import ONE_DATABASE, Api, Tenant, problem
 from tests.predictions.asking import model_row
 
+PYTHON = {"model": {"type": "python", "entrypoint": "net:build"}}
+
 
 @pytest.fixture
 def job_id(database: Database, tenant: Tenant) -> str:
@@ -99,6 +101,39 @@ class TestExport:
         with database.write() as session:
             session.delete(session.get_one(Artifact, (job_id, "model.onnx")))
         assert api.get(address).json()["artifacts"] == []
+
+
+@ONE_DATABASE
+class TestPythonModel:
+    @pytest.mark.parametrize(
+        ("framework", "form", "runs"),
+        [
+            ("torch", "onnx", "torch"),
+            ("tensorflow", "keras", "tensorflow"),
+            ("torch", "report", None),
+            ("tensorflow", "tensorboard", None),
+        ],
+    )
+    def test_its_code_runs_for_the_model_itself_alone(
+        self, api: Api, database: Database, tenant: Tenant, framework: str, form: str, runs: str | None
+    ) -> None:
+        job_id = add_job_with_model(database, tenant, framework=framework, effective_spec=PYTHON)
+        with answering(database, Maker(database)) as seen:
+            assert export(api, job_id, form).status_code == 201
+        assert [taken.framework for taken in seen] == [runs]
+
+    @pytest.mark.parametrize(
+        ("framework", "form", "other"), [("torch", "keras", "onnx"), ("tensorflow", "onnx", "keras")]
+    )
+    def test_the_format_of_the_other_framework(
+        self, api: Api, database: Database, tenant: Tenant, framework: str, form: str, other: str
+    ) -> None:
+        add_online_worker(database)
+        job_id = add_job_with_model(database, tenant, framework=framework, effective_spec=PYTHON)
+        detail = problem(export(api, job_id, form), 409, "wrong_framework")["detail"]
+        assert detail == (
+            f"A python model of {framework} cannot be exported as '{form}'; for example '{other}' can be."
+        )
 
 
 @ONE_DATABASE

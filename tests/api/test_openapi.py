@@ -12,12 +12,13 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
-from app.api.limits import TABLES
+from app.api.limits import ARCHIVES, TABLES
 from app.api.problems import MEDIA_TYPE, PROBLEMS
+from app.api.routing import PERMISSION_KEY
 from app.api.views import Problem
 from app.db import Database
 from app.spec.catalog import entries
-from app.spec.examples import EXAMPLES
+from app.spec.examples import CODE_EXAMPLES, EXAMPLES
 from tests.api.answering import add_job_with_model, add_online_worker
 from tests.api.client import ONE_DATABASE, Api, Tenant
 
@@ -95,6 +96,11 @@ class TestDocument:
             ("GET", "/v1/datasets/{dataset_id}"),
             ("DELETE", "/v1/datasets/{dataset_id}"),
             ("GET", "/v1/datasets/{dataset_id}/preview"),
+            ("POST", "/v1/bundles"),
+            ("GET", "/v1/bundles"),
+            ("GET", "/v1/bundles/{bundle_id}"),
+            ("GET", "/v1/bundles/{bundle_id}/content"),
+            ("DELETE", "/v1/bundles/{bundle_id}"),
             ("GET", "/v1/devices"),
             ("GET", "/v1/workers"),
             ("POST", "/v1/workers/{worker_id}/cordon"),
@@ -110,6 +116,7 @@ class TestDocument:
             ("GET", "/v1/usage"),
             ("GET", "/v1/keys"),
             ("POST", "/v1/keys"),
+            ("PATCH", "/v1/keys/{key_id}"),
             ("DELETE", "/v1/keys/{key_id}"),
             ("GET", "/livez"),
             ("GET", "/readyz"),
@@ -156,15 +163,30 @@ class TestDocument:
             assert needed <= answers, (method, path)
         assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
 
+    def test_what_needs_a_permission_says_which_and_what_is_answered_without(self, document: dict[str, Any]) -> None:
+        needing = {
+            (method, path): operation for method, path, operation in operations(document) if PERMISSION_KEY in operation
+        }
+        assert set(needing) == {("post", "/v1/bundles"), ("delete", "/v1/bundles/{bundle_id}")}
+        for operation in needing.values():
+            assert operation[PERMISSION_KEY] == "code"
+            assert "code_not_allowed" in operation["responses"]["403"]["content"][MEDIA_TYPE]["examples"]
+
     def test_bodies_that_routes_read_by_hand_are_described(self, document: dict[str, Any]) -> None:
         submit = document["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["application/json"]
-        assert submit["schema"] == {"$ref": "#/components/schemas/JobSpec"}
+        kinds = [kind["$ref"].rpartition("/")[2] for kind in submit["schema"]["anyOf"]]
+        assert kinds == ["JobSpec", "ScriptSpec"]
+        assert {"command", "bundle"} <= document["components"]["schemas"]["Script"]["properties"].keys()
         spec = document["components"]["schemas"]["JobSpec"]
         assert {"framework", "model", "data", "hyperparameters", "device_count"} <= spec["properties"].keys()
         assert spec["additionalProperties"] is False
         upload = document["paths"]["/v1/datasets"]["post"]["requestBody"]["content"]
         assert set(upload) == {*TABLES, "application/json"}
         assert upload["application/json"]["schema"] == {"$ref": "#/components/schemas/DatasetRequest"}
+        bundle = document["paths"]["/v1/bundles"]["post"]["requestBody"]["content"]
+        assert set(bundle) == set(ARCHIVES)
+        change = document["paths"]["/v1/keys/{key_id}"]["patch"]["requestBody"]["content"]["application/json"]
+        assert change["schema"] == {"$ref": "#/components/schemas/KeyChange"}
         rows = document["paths"]["/v1/jobs/{job_id}/predict"]["post"]["requestBody"]["content"]
         assert set(rows) == {"application/json", "text/csv"}
         assert rows["application/json"]["schema"] == {"$ref": "#/components/schemas/PredictRequest"}
@@ -196,13 +218,16 @@ class TestExamples:
         content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         return {name: example["value"] for name, example in content["examples"].items()}
 
-    def test_every_spec_is_accepted(self, api: Api, document: dict[str, Any]) -> None:
+    def test_every_spec_is_accepted(self, api: Api, tenant: Tenant, document: dict[str, Any]) -> None:
         shown = self.examples(document, "/v1/jobs")
-        assert {spec["framework"] for spec in shown.values()} == {"torch", "tensorflow"}
+        assert {spec.get("framework", "python") for spec in shown.values()} == {"torch", "tensorflow", "python"}
         assert shown.keys() & EXAMPLES.keys()
+        assert shown.keys() & CODE_EXAMPLES.keys()
+        coder = api.with_key(tenant.coder)
         for name, spec in shown.items():
-            assert api.post("/v1/jobs/validate", json=spec).status_code == 200, name
-            assert api.post("/v1/jobs", json=spec).status_code == 201, name
+            client = coder if "script" in spec or "python" in str(spec["model"]) else api
+            assert client.post("/v1/jobs/validate", json=spec).status_code == 200, name
+            assert client.post("/v1/jobs", json=spec).status_code == 201, name
 
     @ONE_DATABASE
     def test_rows_and_exports_have_the_shape_that_their_routes_read(

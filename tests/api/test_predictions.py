@@ -21,9 +21,11 @@ from tests.api.answering import CLASSES, add_job_with_model, add_online_worker, 
 from tests.api.client import ONE_DATABASE, Api, Tenant, problem, running
 from tests.api.conftest import QUICK
 from tests.fakes import FakeClock
+from tests.rows import add_worker
 
 WARNING = {"row": 1, "column": "b", "message": "The model has never seen 'x'."}
 ROWS = [{"a": 1.5, "b": "x"}]
+PYTHON = {"model": {"type": "python", "entrypoint": "net:build"}}
 
 
 @pytest.fixture
@@ -186,6 +188,28 @@ class TestFailed:
     def test_a_fault_of_the_worker_tells_nothing_of_its_inside(self, api: Api, job_id: str, database: Database) -> None:
         with answering(database, lambda _: {"error": task_error("internal", "/home/ada/secret: no such file")}):
             assert "secret" not in str(problem(ask(api, job_id), 500, "internal"))
+
+
+class TestPythonModel:
+    def test_its_code_waits_for_a_worker_that_runs_its_framework(
+        self, api: Api, database: Database, tenant: Tenant
+    ) -> None:
+        job_id = add_job_with_model(database, tenant, framework="tensorflow", effective_spec=PYTHON)
+        with answering(database, classes) as seen:
+            assert ask(api, job_id).status_code == 200
+        assert [taken.framework for taken in seen] == ["tensorflow"]
+
+    def test_no_worker_runs_its_framework(self, api: Api, database: Database, tenant: Tenant) -> None:
+        job_id = add_job_with_model(database, tenant, framework="tensorflow", effective_spec=PYTHON)
+        with database.write() as session:
+            add_worker(session, kind="cpu").frameworks = {"torch": {"version": "2.13.0"}}
+        assert "with tensorflow" in problem(ask(api, job_id), 503, "no_worker_online")["detail"]
+
+    def test_a_fault_of_its_code_is_told(self, api: Api, database: Database, tenant: Tenant) -> None:
+        job_id = add_job_with_model(database, tenant, effective_spec=PYTHON)
+        error = task_error("model_failed", "The model's forward failed: KeyError: 'weather' (net.py, line 7)")
+        with answering(database, lambda _: {"error": error}):
+            assert problem(ask(api, job_id), 422, "model_failed")["detail"] == error["message"]
 
 
 class TestRefused:

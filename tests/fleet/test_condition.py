@@ -17,6 +17,8 @@ conditions = st.builds(
     disk_free_bytes=sizes,
     disk_total_bytes=sizes,
     shm_bytes=sizes,
+    environments=sizes,
+    environments_bytes=sizes,
     roots=st.dictionaries(st.text(), st.builds(RootState, st.booleans(), st.none() | st.text()), max_size=3),
     problems=remarks,
     blockers=remarks,

@@ -23,6 +23,8 @@ NEVER_TOLD: Final = {
     "rank_failed": "the cause says it",
     "training_failed": "the cause says it",
     "shape_problem": "invalid_spec",
+    "invalid_requirements": "invalid_spec, or the cause environment_failed",
+    "environment_cancelled": "the job's own end says why",
 }
 
 # How the code of a notice is written down: as an argument, as a pair, in an entry of the journal.

@@ -57,6 +57,8 @@ class TestCompleteness:
             ("torch", "workers.launcher"),
             ("torch", "workers.backends.torch.backend"),
             ("torch", "workers.predictor"),
+            ("torch", "workers.environments.step"),
+            ("tensorflow", "workers.environments.activation"),
             ("tensorflow", "workers.trainer"),
             # Loaded by name, so not found from the others.
             ("api", "app.tables.apart"),

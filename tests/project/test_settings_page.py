@@ -25,7 +25,7 @@ class TestSettingsPage:
         default = next(text for row, text, _ in ROWS if row == variable)
         unset = getattr(load_settings({}), name)
         if default == "none":
-            assert unset in (None, "", {})
+            assert unset in (None, "", {}, ())
         else:
             written = default.strip("`").replace("~", str(Path.home()))
             assert getattr(load_settings({variable: written}), name) == unset

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from app.spec.base import SpecModel, not_plain
 from app.spec.job import JobSpec
 from app.spec.places import every_field, models_in
+from app.spec.script import ScriptSpec
 
 
 class TestNotPlain:
@@ -39,9 +40,10 @@ class TestNotPlain:
 
 class TestSpecModel:
     def test_every_part_of_the_spec_is_strict(self) -> None:
-        parts: set[type[BaseModel]] = {model for _, shape in every_field(JobSpec) for model in models_in(shape)}
+        kinds: list[type[BaseModel]] = [JobSpec, ScriptSpec]
+        parts = {model for kind in kinds for _, shape in every_field(kind) for model in models_in(shape)}
         assert len(parts) >= 14
-        parts.add(JobSpec)
+        parts.update(kinds)
         for part in parts:
             assert issubclass(part, SpecModel)
             assert part.model_config["frozen"]

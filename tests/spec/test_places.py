@@ -7,8 +7,11 @@ from app.spec.job import JobSpec
 from app.spec.layer_specs import Dense
 from app.spec.model import Mlp
 from app.spec.places import every_field, locate
+from app.spec.script import ScriptSpec
 from app.spec.training import Hyperparameters, Sgd
 from tests.spec.bodies import body
+
+KINDS: list[type[BaseModel]] = [JobSpec, ScriptSpec]
 
 
 class TestLocate:
@@ -72,21 +75,23 @@ class TestEveryField:
             "retry.losses",
         } <= paths
 
-    def test_every_field_has_a_description_for_the_documentation(self) -> None:
-        for path, _ in every_field(JobSpec):
-            owner: type[BaseModel] | None = locate_owner(path)
+    @pytest.mark.parametrize("root", KINDS)
+    def test_every_field_has_a_description_for_the_documentation(self, root: type[BaseModel]) -> None:
+        for path, _ in every_field(root):
+            owner: type[BaseModel] | None = locate_owner(root, path)
             assert owner is not None
             assert owner.model_fields[path[-1]].description, path
 
-    def test_every_plain_value_of_the_body_has_an_example_or_is_a_word(self) -> None:
-        for path, shape in every_field(JobSpec):
+    @pytest.mark.parametrize("root", KINDS)
+    def test_every_plain_value_of_the_body_has_an_example_or_is_a_word(self, root: type[BaseModel]) -> None:
+        for path, shape in every_field(root):
             if shape.annotation in (int, float, str):
                 assert shape.examples, path
 
 
-def locate_owner(path: tuple[str, ...]) -> type[BaseModel] | None:
+def locate_owner(root: type[BaseModel], path: tuple[str, ...]) -> type[BaseModel] | None:
     """The model that declares the last key of a dotted path, whichever union member that is."""
-    candidates: list[type[BaseModel]] = [JobSpec]
+    candidates: list[type[BaseModel]] = [root]
     for part in path[:-1]:
         candidates = [
             model

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.spec import InvalidSpec, NotEnabled, SpecProblem, parse_job
-from app.spec.examples import EXAMPLES
+from app.spec import InvalidSpec, NotEnabled, SpecProblem, parse_spec
+from app.spec.examples import CODE_EXAMPLES, EXAMPLES
 from app.spec.problems import clip, parts_of, pointer
 from tests.spec.bodies import body
 
@@ -49,6 +49,9 @@ def value_at(whole: object, parts: list[str]) -> Any:
     return here
 
 
+BODIES = EXAMPLES | CODE_EXAMPLES
+
+
 def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     inner: list[tuple[str | int, ...]] = []
     if isinstance(value, dict):
@@ -61,7 +64,7 @@ def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | 
 @st.composite
 def spoilt_bodies(draw: st.DrawFn) -> object:
     """A valid body in which one place holds any JSON value, and one object any further key, often a union's tag."""
-    whole = json.loads(json.dumps(EXAMPLES[draw(st.sampled_from(sorted(EXAMPLES)))]))
+    whole = json.loads(json.dumps(BODIES[draw(st.sampled_from(sorted(BODIES)))]))
     path = draw(st.sampled_from([place for place in places(whole) if place]))
     parent = value_at(whole, [str(part) for part in path[:-1]])
     parent[path[-1]] = draw(JSON)
@@ -122,7 +125,7 @@ class TestEveryPointer:
     @given(spoilt_bodies())
     def test_it_leads_into_the_body_or_to_a_key_that_is_missing_there(self, raw: object) -> None:
         try:
-            parse_job(raw)
+            parse_spec(raw)
         except InvalidSpec as error:
             for problem in error.problems:
                 parts = parts_of(problem.pointer)
@@ -135,7 +138,7 @@ class TestEveryPointer:
     @given(spoilt_bodies())
     def test_a_missing_key_is_only_pointed_at_when_it_is_a_key_of_the_spec(self, raw: object) -> None:
         try:
-            parse_job(raw)
+            parse_spec(raw)
         except InvalidSpec as error:
             for problem in error.problems:
                 parts = parts_of(problem.pointer)
@@ -145,7 +148,7 @@ class TestEveryPointer:
     @given(spoilt_bodies())
     def test_problems_can_be_sent_as_json_and_none_is_told_twice(self, raw: object) -> None:
         try:
-            parse_job(raw)
+            parse_spec(raw)
         except InvalidSpec as error:
             told = [(problem.pointer, problem.message, problem.suggestion) for problem in error.problems]
             json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
@@ -163,6 +166,6 @@ class TestWithin:
 
     def test_a_surrogate_key_is_refused_in_text_that_can_be_sent(self) -> None:
         with pytest.raises(InvalidSpec) as caught:
-            parse_job(body(tags={"\ud800": "x"}, **{"\udfff": 1}))
+            parse_spec(body(tags={"\ud800": "x"}, **{"\udfff": 1}))
         for problem in caught.value.problems:
             f"{problem.pointer}{problem.message}{problem.suggestion}".encode()

@@ -109,6 +109,17 @@ class TestKnownBefore:
         assert (problem.pointer, problem.suggestion) == ("/exports/1", right)
         assert resolved(python() | {"framework": framework, "exports": [right]}).exports == [right]
 
+    def test_a_last_row_alone_joins_the_batch_before_since_the_model_may_have_batch_norm(self) -> None:
+        # 80 training rows in batches of 79: one and a rest of one row.
+        settings = {"hyperparameters": {"batch_size": 79}}
+        assert summarise(resolved(python() | settings), BIRDS).steps_per_epoch == 1
+        assert summarise(resolved(spec_of() | settings), BIRDS).steps_per_epoch == 2
+
+    def test_of_tensorflow_it_trains_on_one_device(self) -> None:
+        problem = only(python() | {"framework": "tensorflow", "device_count": 2})
+        assert (problem.pointer, problem.suggestion) == ("/device_count", "1")
+        assert resolved(python() | {"framework": "torch", "device_count": 2}).device_count == 2
+
     def test_what_needs_no_layers_is_checked_all_the_same(self) -> None:
         assert only(python() | {"device_count": 65}).pointer == "/device_count"
         few = BIRDS.model_copy(update={"rows": 1})

@@ -138,6 +138,7 @@ class TestWhatIsRefused:
             ("rich=14.1.0", "another format"),
             ("rich 14.1.0", "is no requirement"),
             ("import torch", "is no requirement"),
+            ("0_", "is no requirement"),
             ("- rich", "YAML"),
             ("dependencies:", "another format"),
             ("[project]", "another format"),

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from app.spec.job import JobSpec
 from app.spec.places import every_field, locate, shape_of
+from app.spec.script import ScriptSpec
 from app.spec.wording import as_suggestion, found, listed, wanted, written
 
 
@@ -66,7 +67,7 @@ class TestWanted:
         assert wanted(shape) == words
 
     def test_every_place_has_words(self) -> None:
-        for path, shape in every_field(JobSpec):
+        for path, shape in [*every_field(JobSpec), *every_field(ScriptSpec)]:
             assert wanted(shape).strip(), path
 
 

@@ -13,7 +13,7 @@ from workers.interpreters import Interpreter, find_interpreters
 
 ASKS = """
 import sys
-from workers.interpreters import find_interpreters
+from workers.interpreters import find_interpreters, own_interpreter
 found = find_interpreters({})
 assert found, "this environment has no framework"
 print(sorted({"torch", "tensorflow", "keras"} & set(sys.modules)), sorted(found), found["torch"].path)
@@ -56,3 +56,9 @@ class TestOwn:
         version = find_interpreters({})["torch"].version
         # The package's own file may add the build (2.13.0+cu130), which its metadata leave out.
         assert re.search(rf"^__version__ = '{re.escape(str(version))}(\+\w+)?'$", text, re.MULTILINE)
+
+    def test_every_worker_has_a_python_for_scripts(self) -> None:
+        own = own_interpreter()
+
+        assert own.path == Path(sys.executable)
+        assert own.version == ".".join(str(number) for number in sys.version_info[:3])

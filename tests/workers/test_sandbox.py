@@ -189,7 +189,7 @@ class TestRights:
         assert sandboxed("[os.getuid(), os.getgid()]", tmp_path, who)[0] == expected
 
 
-@pytest.mark.skipif(landlock.version() < 6, reason="this kernel's Landlock keeps no signals in (before Linux 6.12)")  # noqa: PLR2004 - its ABI
+@pytest.mark.skipif(landlock.version() < 6, reason="this kernel's Landlock keeps no signals in (before Linux 6.12)")
 class TestOthers:
     @everybody
     def test_process_of_the_same_user_gets_no_signal(self, who: Who, tmp_path: Path) -> None:

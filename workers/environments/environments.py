@@ -164,7 +164,7 @@ class Environments:
         with self._turn:
             keys = self._used.pop(holder, set())
             for key in keys:
-                self._shelf.touch(key)
+                self._shelf.touch(key, self._wall())
         if keys:
             self.collect()
 
@@ -202,7 +202,7 @@ class Environments:
             if key in self._making:
                 return self._making[key], False
             if self._shelf.find(key) is not None:
-                self._shelf.touch(key)
+                self._shelf.touch(key, self._wall())
                 self._used.setdefault(holder, set()).add(key)
                 return None, False
             self._making[key] = _Making()

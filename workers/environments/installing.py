@@ -45,10 +45,8 @@ _OPTIONS: Final = (
 # Run by the new interpreter: what it has of its own, and which versions it sees of what must be the base's.
 _ANSWER: Final = "trainshed: "
 _QUESTION: Final = """
-import importlib, json, re, sys
+import json, re, sys
 from importlib import metadata
-if "trainshed" in sys.argv[1:]:
-    importlib.import_module("workers.launcher")
 own = {}
 for found in metadata.distributions(path=[p for p in sys.path if p.startswith(sys.prefix)]):
     if (found.read_text("INSTALLER") or "").strip() != "trainshed":

@@ -12,7 +12,7 @@ _DOWNLOAD: Final = re.compile(r"^\s*Downloading (\S+) \(([\d.]+) ([kMG]B)\)")
 _INSTALLING: Final = re.compile(r"^Installing collected packages: (.+)$")
 _MB: Final = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
 
-_NO_VERSION: Final = re.compile(r"satisfies the requirement ([^\s;(]+)(?:[^(]*)\(from versions: (.*)\)")
+_NO_VERSION: Final = re.compile(r"satisfies the requirement ([^\s;(]+).*\(from versions: (.*)\)")
 _REASONS: Final[Sequence[tuple[str, str]]] = (
     ("THESE PACKAGES DO NOT MATCH THE HASHES", "A package is not the one that the hashes were made of."),
     (

@@ -111,10 +111,10 @@ class Shelf:
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def touch(self, key: str) -> None:
-        """Note that it is used now."""
+    def touch(self, key: str, at: float) -> None:
+        """Note that it was used then, a POSIX time."""
         with contextlib.suppress(FileNotFoundError):
-            os.utime(self.folder_of(key) / MARK)
+            os.utime(self.folder_of(key) / MARK, (at, at))
 
     def all(self) -> list[Stored]:
         """The complete ones, the longest unused first."""
@@ -138,7 +138,9 @@ class Shelf:
                 note.unlink()
         with contextlib.suppress(FileNotFoundError):
             for path in self._folder.iterdir():
-                if self.find(path.name) is None:
+                if path.is_symlink() or path.is_file():
+                    path.unlink()
+                elif path.name.startswith(".") or self.find(path.name) is None:
                     remove_tree(path)
         return killed
 

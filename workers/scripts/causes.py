@@ -7,7 +7,7 @@ before it: a script may catch, print and go on.
 import re
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,53 +26,50 @@ _CHAINED: Final = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
-_EXCEPTION: Final = re.compile(r"^(?:\[rank\d+\]: ?)?((?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?:: (.*))?$")
-_NO_MODULE: Final = re.compile(r"No module named '([\w.]+)'")
-_WHERE: Final = re.compile(r'^\s*(?:\[rank\d+\]: ?)?File "([^"]+)", line (\d+)')
+_EXCEPTION: Final = r"^(?:\[rank\d+\]: ?)?((?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?:: (.*))?$"
+_NO_MODULE: Final = r"No module named '([\w.]+)'"
+_WHERE: Final = r'^\s*(?:\[rank\d+\]: ?)?File "([^"]+)", line (\d+)'
 
+# Patterns are compiled when they are needed: all of them would delay every start by some milliseconds.
 # Ordered: what is more exact comes first. On the CPU TensorFlow words it as on a card.
-_TEXTS: Final[tuple[tuple[re.Pattern[str], Cause], ...]] = tuple(
-    (re.compile(pattern), cause)
-    for pattern, cause in (
-        (r"OOM when allocating.*device:CPU|DefaultCPUAllocator|not enough memory: you tried", Cause.HOST_OUT_OF_MEMORY),
-        (r"CUDA out of memory|CUDA error: out of memory|cuda\.OutOfMemoryError", Cause.DEVICE_OUT_OF_MEMORY),
-        (r"torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|OOM when allocating", Cause.DEVICE_OUT_OF_MEMORY),
-        (r"ResourceExhaustedError|RESOURCE_EXHAUSTED: Out of memory", Cause.DEVICE_OUT_OF_MEMORY),
-        (r"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED", Cause.DEVICE_OUT_OF_MEMORY),
-        (
-            r"insufficient shared memory|unable to (?:open|write to) (?:shared memory|file </torch_)",
-            Cause.SHARED_MEMORY,
-        ),
-        (r"No space left on device.*/dev/shm|/dev/shm.*No space left on device", Cause.SHARED_MEMORY),
-        (r"^\S*MemoryError\b|std::bad_alloc|Cannot allocate memory", Cause.HOST_OUT_OF_MEMORY),
-        (r"No space left on device|Disk quota exceeded", Cause.ARTIFACT_UNREADABLE),
-    )
+_TEXTS: Final[tuple[tuple[str, Cause], ...]] = (
+    (r"OOM when allocating.*device:CPU|DefaultCPUAllocator|not enough memory: you tried", Cause.HOST_OUT_OF_MEMORY),
+    (r"CUDA out of memory|CUDA error: out of memory|cuda\.OutOfMemoryError", Cause.DEVICE_OUT_OF_MEMORY),
+    (r"torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|OOM when allocating", Cause.DEVICE_OUT_OF_MEMORY),
+    (r"ResourceExhaustedError|RESOURCE_EXHAUSTED: Out of memory", Cause.DEVICE_OUT_OF_MEMORY),
+    (r"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED", Cause.DEVICE_OUT_OF_MEMORY),
+    (
+        r"insufficient shared memory|unable to (?:open|write to) (?:shared memory|file </torch_)",
+        Cause.SHARED_MEMORY,
+    ),
+    (r"No space left on device.*/dev/shm|/dev/shm.*No space left on device", Cause.SHARED_MEMORY),
+    (r"^\S*MemoryError\b|std::bad_alloc|Cannot allocate memory", Cause.HOST_OUT_OF_MEMORY),
+    (r"No space left on device|Disk quota exceeded", Cause.ARTIFACT_UNREADABLE),
 )
-_CARD_TEXTS: Final[tuple[tuple[re.Pattern[str], Cause], ...]] = tuple(
-    (re.compile(pattern), cause)
-    for pattern, cause in (
-        (r"uncorrectable ECC error|CUDA_ERROR_ECC_UNCORRECTABLE|fallen off the bus", Cause.DEVICE_FAULT),
-        (r"no CUDA-capable device|Found no NVIDIA driver|No CUDA GPUs are available", Cause.DEVICE_UNAVAILABLE),
-        (r"CUDA driver version is insufficient|CUDA_ERROR_NO_DEVICE", Cause.DEVICE_UNAVAILABLE),
-        (r"not compiled with CUDA enabled|torch\.cuda\.is_available\(\) is False", Cause.DEVICE_UNAVAILABLE),
-    )
+_CARD_TEXTS: Final[tuple[tuple[str, Cause], ...]] = (
+    (r"uncorrectable ECC error|CUDA_ERROR_ECC_UNCORRECTABLE|fallen off the bus", Cause.DEVICE_FAULT),
+    (r"no CUDA-capable device|Found no NVIDIA driver|No CUDA GPUs are available", Cause.DEVICE_UNAVAILABLE),
+    (r"CUDA driver version is insufficient|CUDA_ERROR_NO_DEVICE", Cause.DEVICE_UNAVAILABLE),
+    (r"not compiled with CUDA enabled|torch\.cuda\.is_available\(\) is False", Cause.DEVICE_UNAVAILABLE),
 )
 """Only where the attempt holds real cards: elsewhere there is none to be seen."""
+_CONSEQUENCE: Final = (
+    r"Connection (?:reset|closed|refused)|connection closed by peer|Broken pipe|ncclRemoteError|DistBackendError"
+    r"|DistNetworkError|UnavailableError|CancelledError"
+)
+"""What a rank says when another one has gone away."""
 _MEMORY: Final = (Cause.DEVICE_OUT_OF_MEMORY, Cause.HOST_OUT_OF_MEMORY, Cause.SHARED_MEMORY)
 
-_HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
-    (re.compile(pattern), hint)
-    for pattern, hint in (
-        (r"\[Errno 27\]|File too large", "A file came over the limit of one file's size on this host."),
-        (
-            r"\[Errno 11\] Resource temporarily unavailable|can't start new thread|fork: retry",
-            "It may have had as many processes and threads as a job may have on this host.",
-        ),
-        (
-            r"Temporary failure in name resolution|Network is unreachable|Name or service not known",
-            'The job has no network; where the host allows it, "network": true asks for one.',
-        ),
-    )
+_HINTS: Final[tuple[tuple[str, str], ...]] = (
+    (r"\[Errno 27\]|File too large", "A file came over the limit of one file's size on this host."),
+    (
+        r"\[Errno 11\] Resource temporarily unavailable|can't start new thread|fork: retry",
+        "It may have had as many processes and threads as a job may have on this host.",
+    ),
+    (
+        r"Temporary failure in name resolution|Network is unreachable|Name or service not known",
+        'The job has no network; where the host allows it, "network": true asks for one.',
+    ),
 )
 
 
@@ -87,6 +84,21 @@ class Verdict:
     @property
     def message(self) -> str:
         return f"{self.sentence} Its last output:\n{self.tail}" if self.tail else self.sentence
+
+
+def culprit(exits: Sequence[Exit], tails: Mapping[int, str]) -> Exit | None:
+    """Which of the ends, in the order in which they were seen, explains the others; None when all are good.
+
+    A rank that only lost its connection to another one, or was asked to leave, is not to blame where there is one that
+    is: several may have ended by the time that the first is seen.
+    """
+    failed = [end for end in exits if not end.good]
+    own = [end for end in failed if end.signal != signal.SIGTERM and not _is_consequence(tails.get(end.rank, ""))]
+    return next(iter(own or failed), None)
+
+
+def _is_consequence(tail: str) -> bool:
+    return any(re.search(_CONSEQUENCE, line) for line in tail.splitlines()[-_TAIL_LINES:])
 
 
 def judge(first: Exit, tail: str, command: Sequence[str], ranks: int = 1, *, on_cards: bool = False) -> Verdict:
@@ -108,7 +120,7 @@ def judge(first: Exit, tail: str, command: Sequence[str], ranks: int = 1, *, on_
 def swallowed(tail: str) -> str | None:
     """Whether the last output of a command that left with 0 speaks of memory that ran out: then the line, else None."""
     for line in reversed(tail.splitlines()[-_LAST_LINES:]):
-        if any(cause in _MEMORY and pattern.search(line) for pattern, cause in _TEXTS):
+        if any(cause in _MEMORY and re.search(pattern, line) for pattern, cause in _TEXTS):
             return line[:_LINE_CHARACTERS]
     return None
 
@@ -145,7 +157,7 @@ def _cause(error: Sequence[str], number: int | None, *, on_cards: bool) -> Cause
         return Cause.TRAINER_KILLED
     texts = (*_CARD_TEXTS, *_TEXTS) if on_cards else _TEXTS
     for pattern, cause in texts:
-        if any(pattern.search(line) for line in error):
+        if any(re.search(pattern, line) for line in error):
             return cause
     return Cause.SHARED_MEMORY if number == signal.SIGBUS else Cause.USER_CODE
 
@@ -163,14 +175,14 @@ def _last_error(lines: Sequence[str]) -> Sequence[str]:
 
 def _exception(error: Sequence[str], lines: Sequence[str]) -> str:
     """What the last exception says, with the place of a syntax error; empty when no exception is the last word."""
-    at = next((at for at in range(len(error) - 1, -1, -1) if _EXCEPTION.match(error[at])), None)
+    at = next((at for at in range(len(error) - 1, -1, -1) if re.match(_EXCEPTION, error[at])), None)
     if at is None:
         return ""
-    found = _EXCEPTION.match(error[at])
+    found = re.match(_EXCEPTION, error[at])
     if found is None or not (any(_TRACEBACK in line for line in lines) or _is_syntax(found[1])):
         return ""
     said = error[at].strip()[:_LINE_CHARACTERS]
-    where = next((match for line in reversed(error[:at]) if (match := _WHERE.match(line))), None)
+    where = next((match for line in reversed(error[:at]) if (match := re.match(_WHERE, line))), None)
     if _is_syntax(found[1]) and where is not None:
         return f"{said} ({where[1].rpartition('/code/')[2]}, line {where[2]})"
     return said
@@ -185,8 +197,10 @@ def _hint(error: Sequence[str], number: int | None) -> str:
         return _HINTS[0][1]
     if number == signal.SIGSEGV:
         return "It crashed in native code, of a library for example."
-    last = next((line for line in reversed(error) if _EXCEPTION.match(line)), "")
-    if "ModuleNotFoundError" in last and (module := _NO_MODULE.search(last)):
+    last = next((line for line in reversed(error) if re.match(_EXCEPTION, line)), "")
+    if "ModuleNotFoundError" in last and (module := re.search(_NO_MODULE, last)):
         name = module[1].partition(".")[0]
         return f'Add \'{name}\' to the bundle, or its package to "environment": {{"requirements": ["{name}"]}}.'
-    return next((hint for pattern, hint in _HINTS if any(pattern.search(line) for line in error[-_TAIL_LINES:])), "")
+    return next(
+        (hint for pattern, hint in _HINTS if any(re.search(pattern, line) for line in error[-_TAIL_LINES:])), ""
+    )

@@ -6,8 +6,8 @@ The launcher forks this process and calls `main`. It always sends exactly one `d
 import errno
 import os
 import socket
+import sys
 import time
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,7 +16,7 @@ from app.archives import Contents
 from app.errors import Cause, TrainshedError
 from workers.scripts.assignment import Job, read
 from workers.scripts.best import Best
-from workers.scripts.causes import judge, shown, swallowed
+from workers.scripts.causes import culprit, judge, shown, swallowed
 from workers.scripts.checkpoints import CheckpointFolder, Made, best_so_far
 from workers.scripts.folders import Folders, prepare
 from workers.scripts.keeper import Keeper
@@ -66,7 +66,7 @@ def main(messages: int, assignment: int) -> int:
     except Unable as error:
         channel.failed(error.cause, str(error))
     except Exception:  # noqa: BLE001 - a fault of the host is told too, and its traceback is in the log
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
         channel.failed(
             Cause.INCOMPLETE, f"The host of {shown(job.command)} failed itself; its traceback is in the log."
         )
@@ -106,6 +106,7 @@ def _prepare(job: Job) -> Ready:
         Unable: the devices are others than the lease says, or the code cannot be unpacked, or not be found.
     """
     _verify_devices(job)
+    os.chdir(job.work_dir)  # see variables.temporary
     try:
         folders, unpacked = prepare(job)
     except TrainshedError as error:
@@ -191,7 +192,7 @@ class _Ending:
 
     def tell(self, started_ns: int) -> int:
         """Say how it ended; gives the exit status."""
-        failed = next((end for end in self.run.exits if not end.good), None)
+        failed = culprit(self.run.exits, {rank: tail.text() for rank, tail in self.run.tails.items()})
         if self.run.stop is not None:
             # Who was ended by the signal was in the middle of something; who left had its time.
             left = all(end.signal is None for end in self.run.exits)

@@ -113,10 +113,10 @@ def _parts(points: Iterable[Point]) -> Iterable[str]:
     for name, step, epoch, value in points:
         point = {"name": name, "step": step, "epoch": epoch, "value": to_json(value)}
         text = json.dumps(point, ensure_ascii=False)
-        bytes_at_most = 4 * len(text)
-        if part and (len(part) == POINTS_LIMIT or size + bytes_at_most > _POINTS_BYTES):
+        bytes_of_it = len(text.encode("utf-8", "replace"))
+        if part and (len(part) == POINTS_LIMIT or size + bytes_of_it > _POINTS_BYTES):
             yield ",".join(part)
             part, size = [], 0
         part.append(text)
-        size += bytes_at_most
+        size += bytes_of_it
     yield ",".join(part)

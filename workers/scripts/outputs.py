@@ -124,9 +124,9 @@ def _check(job: Job, folder: Path, entries: Sequence[Entry]) -> None:
     total = sum(entry.size for entry in entries)
     if total > job.max_output_bytes:
         largest = max(_files(entries), key=lambda file: file.size)
+        sizes = f"{total:,} bytes together, over the limit of {job.max_output_bytes:,}"
         raise UnusableOutputs(
-            f"The output files have {total:,} bytes together, over the limit of {job.max_output_bytes:,}; the largest is "
-            f"{_shown(largest.name)} with {largest.size:,}."
+            f"The output files have {sizes}; the largest is {_shown(largest.name)} with {largest.size:,}."
         )
     try:
         cut_off = cut_off_files(folder, entries)

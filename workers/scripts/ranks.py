@@ -118,7 +118,8 @@ def _become(program: Program, host: int, library: ctypes.CDLL, output: int, erro
         if os.getppid() != host:
             os._exit(1)
         _die_first()
-        for signum in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores; a program expects the default
+        # Python ignores two of them, and the host listens to the others; a program expects the default.
+        for signum in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGCHLD):
             signal.signal(signum, signal.SIG_DFL)
         os.chdir(program.folder)
         nothing = os.open("/dev/null", os.O_RDONLY)

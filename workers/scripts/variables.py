@@ -26,6 +26,7 @@ THREADS: Final = (
 _HOST: Final = "127.0.0.1"
 _LOOPBACK: Final = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), "lo")
 """The ranks meet on this host, which may have no other network at all."""
+_LONGEST_TMP: Final = 107 - len("/torch-shm-dir-XXXXXX/manager.sock")
 _FALLBACK_PORT: Final = 29_500
 
 
@@ -64,12 +65,22 @@ def _ours(job: Job, folders: Folders, base: Mapping[str, str]) -> dict[str, str]
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": str(folders.code),
         "PATH": os.pathsep.join(programs),
-        "TMPDIR": str(folders.tmp),
+        "TMPDIR": temporary(folders.tmp),
         "HOME": str(job.work_dir),
         "USER": base.get("USER", "trainer"),
         "LOGNAME": base.get("LOGNAME", base.get("USER", "trainer")),
         "PWD": str(folders.code),
     }
+
+
+def temporary(folder: Path) -> str:
+    """A path of the temporary folder that is short enough for sockets in it, which have 107 bytes for theirs.
+
+    Loader processes meet there, and a work folder's path may be long. The host's working directory leads there too, by
+    a short name that holds for every process of the script.
+    """
+    path = str(folder)
+    return path if len(os.fsencode(path)) <= _LONGEST_TMP else f"/proc/{os.getpid()}/cwd/{folder.name}"
 
 
 def _resumed(job: Job, folders: Folders) -> dict[str, str]:

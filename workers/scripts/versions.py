@@ -1,6 +1,5 @@
 """Which version of its framework a script runs with, without importing it."""
 
-import platform
 import re
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ _PACKAGES: Final = {"torch": ("torch",), "tensorflow": ("tensorflow", "tensorflo
 def framework_version(framework: str, path: Sequence[str] | None = None) -> str:
     """The version of an installed framework, from the folders of `path` (this interpreter's); Python's for `python`."""
     if framework not in _PACKAGES:
-        return platform.python_version()
+        return ".".join(map(str, sys.version_info[:3]))
     names = "|".join(_PACKAGES[framework])
     described = re.compile(rf"(?:{names})-([^-]+)\.dist-info")
     for folder in sys.path if path is None else path:

@@ -1,11 +1,15 @@
 """What goes wrong in the user's own code, told with the place in it."""
 
+import re
 import traceback
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from app.errors import Cause
 from workers.backends.base import TrainingFailed
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")  # Keras writes in bold, for terminals
+_LONGEST: Final = 1000
 
 
 class UserCodeFailed(TrainingFailed):
@@ -17,7 +21,8 @@ class UserCodeFailed(TrainingFailed):
     @classmethod
     def of(cls, error: BaseException, doing: str, folder: str | None) -> Self:
         """Put an error of the user's code into a sentence: `<doing>: ValueError: … (model.py, line 12, in forward)`."""
-        text = "".join(traceback.format_exception_only(error)).strip()
+        said = " ".join(_COLOURS.sub("", str(error)).split())[:_LONGEST]
+        text = f"{type(error).__name__}: {said}" if said else type(error).__name__
         place = place_of(error, folder)
         return cls(f"{doing}: {text}{f' ({place})' if place else ''}")
 

@@ -121,7 +121,8 @@ def check_temporary(place: Place) -> Iterator[Finding]:
     if not folder.is_dir():
         yield fault("temporary", f"TMPDIR is {folder}, which is no folder.", "Set TMPDIR to one on a disk with room.")
         return
-    free, wanted = place.disk_usage(folder).free, place.settings.max_upload_bytes
+    wanted = max(place.settings.max_upload_bytes, place.settings.max_bundle_bytes)
+    free = place.disk_usage(folder).free
     if free < wanted:
         yield warning(
             "temporary",

@@ -53,10 +53,10 @@ class TestCommands:
     def test_what_was_done_is_said(
         self, command: Command, settings: Any, file: Path, empty_url: str, other_storage: LocalStorage
     ) -> None:
-        assert command(backup.program, str(file)) == f"{file}: 3 jobs, 2 data sets, 6 files, 1.2 MiB.\n"
+        assert command(backup.program, str(file)) == f"{file}: 3 jobs, 2 data sets, 7 files, 1.2 MiB.\n"
         settings(empty_url, other_storage)
         said = command(restore.program, str(file)).splitlines()
-        assert said[0].endswith("3 jobs, 2 data sets, 1 keys, 6 files, 1.2 MiB.")
+        assert said[0].endswith("3 jobs, 2 data sets, 1 keys, 7 files, 1.2 MiB.")
         assert said[1] == "1 jobs ran at that time; they wait to go on from a checkpoint."
 
     def test_json_says_the_same(
@@ -69,7 +69,7 @@ class TestCommands:
         other_storage: LocalStorage,
     ) -> None:
         made = json.loads(command(backup.program, str(file), "--json"))
-        assert (made["object"], made["rows"]["jobs"], made["files"], made["missing"]) == ("backup", 3, 6, [])
+        assert (made["object"], made["rows"]["jobs"], made["files"], made["missing"]) == ("backup", 3, 7, [])
         settings(empty_url, other_storage)
         restored = json.loads(command(restore.program, str(file), "--json"))
         assert (restored["object"], restored["requeued"]) == ("restore", [service.running])

@@ -86,7 +86,7 @@ class TestMeanwhile:
         service.storage.delete(lost)
         assert service.backup(file).copied.missing == [lost]
         assert bring_back(file, empty_url, other_storage).settled.missing == [lost]
-        assert len(other_storage.list()) == 5
+        assert len(other_storage.list()) == 6
 
     def test_a_job_that_was_deleted_on_the_way_leaves_no_claim(
         self, service: Service, file: Path, tmp_path: Path

@@ -44,7 +44,7 @@ class Journal:
             framework,
             requirements,
             lambda code, message: self.notices.append((code, message)),
-            lambda: self.cancelled(),
+            self.cancelled,
             holder=holder,
             log=self.lines.append,
             runs_trainer=runs_trainer,

@@ -68,7 +68,7 @@ class TestFinding:
         for key in ("a", "b"):
             shelf.begin(key, "launch")
             shelf.finish(key, RECORD)
-        shelf.touch("a")
+        shelf.touch("a", 4_000_000_000)
         assert [stored.key for stored in shelf.all()] == ["b", "a"]
 
     def test_one_that_was_taken_out_is_not_there(self, shelf: Shelf, tmp_path: Path) -> None:

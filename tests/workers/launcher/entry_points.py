@@ -174,3 +174,39 @@ def give_lock_away(messages: int, _assignment: int) -> int:
     end = socket.socket(fileno=messages)
     end.sendmsg([b"lock\n"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [lock]))])
     return 0
+
+
+def tell_sandbox(messages: int, _assignment: int) -> int:
+    """What code of a user's finds; SO_PEERCRED would tell the launcher's user, so it asks itself."""
+    mask = os.umask(0)
+    say(
+        messages,
+        uid=os.getuid(),
+        umask=mask,
+        temporary=os.environ["TMPDIR"],
+        is_folder=Path(os.environ["TMPDIR"]).is_dir(),
+        networks=sorted(name for _, name in socket.if_nameindex()),
+        privileges=privileges(),
+    )
+    return 0
+
+
+def tell_privileges(messages: int, _assignment: int) -> int:
+    say(messages, privileges=privileges())
+    return 0
+
+
+def privileges() -> list[str]:
+    """Whether it can get no new ones: "1" in a sandbox."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return [line.split()[1] for line in lines if line.startswith("NoNewPrivs")]
+
+
+def fork_many(messages: int, _assignment: int) -> int:
+    """Children that wait for their end, up to forty; where one is refused, the code of that is what it leaves with."""
+    say(messages)
+    for _ in range(40):
+        if os.fork() == 0:
+            wait_for_ever()
+    wait_for_ever()
+    return 0

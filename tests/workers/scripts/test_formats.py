@@ -6,13 +6,14 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import h5py
 import numpy as np
 import polars as pl
 import pytest
 from safetensors.numpy import save
 
 from workers.scripts.formats import is_cut_off
+
+h5py = pytest.importorskip("h5py")  # it comes with TensorFlow
 
 
 def zipped(members: dict[str, bytes], comment: bytes = b"") -> bytes:

@@ -1,7 +1,6 @@
 """A host and a command: what the command gets, what is said for it, and how each end is told."""
 
 import json
-import os
 import sys
 import zipfile
 from pathlib import Path
@@ -84,7 +83,7 @@ class TestLog:
 
 class TestReports:
     def test_points_come_with_step_epoch_and_progress(self, tmp_path: Path) -> None:
-        found = script(tmp_path, "print('{\"step\": 5, \"steps\": 10, \"epoch\": 2, \"epochs\": 4, \"val\": {\"loss\": 0.5}}')")
+        found = script(tmp_path, 'print(\'{"step": 5, "steps": 10, "epoch": 2, "epochs": 4, "val": {"loss": 0.5}}\')')
 
         report = found.of(Report)[0]
         assert [(p.name, p.step, p.epoch, p.value) for p in report.points] == [("val/loss", 5, 2, 0.5)]
@@ -281,27 +280,23 @@ class TestWorkerGone:
 
 class TestStandardLibraryOnly:
     def test_host_loads_nothing_large(self, tmp_path: Path) -> None:
-        probe = (
-            "import sys, workers.scripts.host\n"
-            "loaded = {name.partition('.')[0] for name in sys.modules}\n"
-            "foreign = loaded & {'pydantic', 'numpy', 'torch', 'tensorflow', 'structlog', 'sqlalchemy', 'polars', 'orjson'}\n"
-            "print(sorted(foreign), sorted(n for n in sys.modules if n.startswith('app.') and n.count('.') == 1))\n"
-        )
-        told = assignment(tmp_path, ["python", "-c", probe], variables={"PYTHONPATH": str(ROOT)}, success="exit")
-        told = told.model_copy(update={"command": [*told.command[:2], f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{probe}"]})
-        host = Hosted(told, environment_of(told))
-        try:
-            host.finish()
-        finally:
-            host.close()
-
-        assert host.log == "[] ['app.archives', 'app.errors', 'app.series']\n"
+        text = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+import workers.scripts.host
+loaded = {{name.partition(".")[0] for name in sys.modules}}
+print(sorted(loaded & {{"numpy", "orjson", "polars", "pydantic", "sqlalchemy", "structlog", "tensorflow", "torch"}}))
+print(sorted(name for name in sys.modules if name.startswith("app.") and name.count(".") == 1))
+"""
+        assert script(tmp_path, text).log == "[]\n['app.archives', 'app.errors', 'app.series']\n"
 
 
 def test_notices_are_bounded(tmp_path: Path) -> None:
-    found = script(tmp_path, KEEP + "os.symlink('/etc/passwd', os.environ['TRAINSHED_OUTPUT_DIR'] + '/' + 'x' * 200)\nkeep('a')")
+    found = script(
+        tmp_path, KEEP + "os.symlink('/etc/passwd', os.environ['TRAINSHED_OUTPUT_DIR'] + '/' + 'x' * 200)\nkeep('a')"
+    )
 
     assert all(len(notice.message) <= 1_000 for notice in found.of(Notice))
     assert list(found.outputs) == ["a"]
     assert CPU.id == found.started.environment["TRAINSHED_DEVICES"]
-    assert os.path.islink(tmp_path / "outputs" / ("x" * 200))
+    assert (tmp_path / "outputs" / ("x" * 200)).is_symlink()

@@ -61,7 +61,9 @@ class TestSight:
     def test_step_that_is_none_is_left_out(self, step: object) -> None:
         assert seen(step=step, loss=1).position == {}
 
-    @pytest.mark.parametrize(("word", "value"), [(b"Infinity", math.inf), (b"-Infinity", -math.inf), (b"1e999", math.inf)])
+    @pytest.mark.parametrize(
+        ("word", "value"), [(b"Infinity", math.inf), (b"-Infinity", -math.inf), (b"1e999", math.inf)]
+    )
     def test_infinite_numbers_are_values(self, word: bytes, value: float) -> None:
         found = sight(b'{"loss": %s}' % word)
 

@@ -8,7 +8,7 @@ import pytest
 from app.errors import Cause
 from tests.workers.supervisor.bench import started
 from workers.launch_port import Busy, Ended, LauncherGone
-from workers.outcome import DETAIL_CHARACTERS, Watched, clean, ending_of
+from workers.outcome import DETAIL_CHARACTERS, Proof, Watched, clean, ending_of
 from workers.protocol import Artifact, Done, Failed
 from workers.stopping import StopReason
 
@@ -56,6 +56,28 @@ class TestSuccess:
     def test_without_one_of_them_it_is_none(self, missing: dict[str, object], cause: Cause) -> None:
         ending = ending_of(replace(GOOD, **missing))  # type: ignore[arg-type] # any field
         assert (ending.succeeded, ending.cause) == (False, cause)
+
+    @pytest.mark.parametrize(
+        ("proof", "kind", "succeeds"),
+        [
+            (Proof.MODEL, "output", False),
+            (Proof.OUTPUT, "model", False),
+            (Proof.OUTPUT, "output", True),
+            (Proof.EXIT, None, True),
+        ],
+    )
+    def test_each_kind_of_job_has_its_own(self, proof: Proof, kind: str | None, *, succeeds: bool) -> None:
+        artifacts = () if kind is None else (MODEL.model_copy(update={"kind": kind}),)
+        ending = ending_of(replace(GOOD, proof=proof, artifacts=artifacts))
+        assert (ending.succeeded, ending.cause) == (succeeds, None if succeeds else Cause.INCOMPLETE)
+
+    def test_exit_code_alone_must_be_0(self) -> None:
+        assert not ending_of(replace(GOOD, proof=Proof.EXIT, artifacts=(), end=by_code(1))).succeeded
+
+    def test_remark_tells_why_nothing_may_have_been_left(self) -> None:
+        word = Done(metrics={}, remark="Its output speaks of memory.")
+        ending = ending_of(replace(GOOD, proof=Proof.OUTPUT, artifacts=(), last_word=word))
+        assert ending.detail == "It said that it was done, but left no output file. Its output speaks of memory."
 
     def test_one_that_was_killed_only_because_it_did_not_leave_counts(self) -> None:
         assert ending_of(replace(GOOD, end=by_signal(signal.SIGKILL), lingered=True)).succeeded

@@ -74,7 +74,9 @@ class TestWhatIsNoAnswer:
             pytest.param(line(answer=VALUES | {"values": [1.0, 2.0, 3.0]}), id="a value too many"),
             pytest.param(line(answer=VALUES | {"values": ["high", 1.0]}), id="a word for a number"),
             pytest.param(line(answer=VALUES | {"values": [True, 1.0]}), id="a truth for a number"),
-            pytest.param(b'{"answer": {"task": "regression", "framework": "torch", "values": [NaN, 1]}}', id="bare NaN"),
+            pytest.param(
+                b'{"answer": {"task": "regression", "framework": "torch", "values": [NaN, 1]}}', id="bare NaN"
+            ),
         ],
     )
     def test_it_is_refused(self, said: bytes) -> None:

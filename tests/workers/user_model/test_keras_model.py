@@ -99,9 +99,9 @@ class TestWeights:
 
 class TestGenerators:
     def test_are_those_of_every_layer_that_draws(self, tmp_path: Path) -> None:
-        text = "def build():\n    return keras.Sequential([layers.Dropout(0.1), layers.GaussianNoise(0.1), layers.Dense(3)])\n"
+        drawing = "layers.Dropout(0.1), layers.GaussianNoise(0.1), layers.Dense(3)"
 
-        assert len(model(tmp_path, text).generators) == 2
+        assert len(model(tmp_path, f"def build():\n    return keras.Sequential([{drawing}])\n").generators) == 2
 
     def test_a_model_that_draws_nothing_has_none(self, tmp_path: Path) -> None:
         assert model(tmp_path, DENSE).generators == []
@@ -119,7 +119,7 @@ class TestRefused:
             ("def build():\n    return keras.Sequential([layers.Dense(4)])\n", r"gives the shape \[2, 4\] of float32"),
             ("def build():\n    return keras.Sequential([layers.Flatten()])\n", r"gives the shape \[2, 6\]"),
             (
-                "def build():\n    x = keras.Input((6,))\n    y = layers.Dense(3)(x)\n    return keras.Model(x, [y, y])\n",
+                "def build():\n    x = keras.Input((6,))\n    return keras.Model(x, [layers.Dense(3)(x)] * 2)\n",
                 "call gives list; it must give one tensor",
             ),
             (
@@ -127,7 +127,7 @@ class TestRefused:
                 r"call failed for rows of shape \[6\]: IndexError.*\(nets.py, line 4, in <lambda>\)",
             ),
             (
-                "def build():\n    net = keras.Sequential([layers.Dense(3)])\n    net.trainable = False\n    return net\n",
+                "def build():\n    return keras.Sequential([layers.Dense(3, trainable=False)])\n",
                 "no weight that can be trained",
             ),
         ],

@@ -174,8 +174,7 @@ class TestRefused:
             ("def build():\n    return nn.Linear(6, 3).requires_grad_(False)\n", "no weight that can be trained"),
             ("def build():\n    return nn.Linear(6, 3, dtype=torch.complex64)\n", "weight 'weight' is complex"),
             (
-                "class Net(nn.Linear):\n    def get_extra_state(self): return 'x'\n    def set_extra_state(self, s): pass\n"
-                "def build():\n    return Net(6, 3)\n",
+                "class Net(nn.Linear):\n    def get_extra_state(self): return 3\ndef build():\n    return Net(6, 3)\n",
                 "keeps '_extra_state' in its state_dict, which is no tensor",
             ),
         ],

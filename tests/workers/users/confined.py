@@ -48,12 +48,12 @@ def reason_to_skip() -> str | None:
 needs_root = pytest.mark.skipif(reason_to_skip() is not None, reason=str(reason_to_skip()))
 
 
-def confined(name: str, folder: Path, *, group: int = GROUP) -> Any:
+def confined(name: str, folder: Path, *, group: int = GROUP, scenarios: str = _SCENARIOS) -> Any:
     """Run a scenario as root with the four capabilities alone; what it returned."""
     python = _python()
     assert python is not None
     done = subprocess.run(
-        [str(python), "-P", "-m", "tests.workers.users.confined", name, str(folder), str(group)],
+        [str(python), "-P", "-m", "tests.workers.users.confined", name, str(folder), str(group), scenarios],
         check=False,
         capture_output=True,
         cwd="/",
@@ -64,14 +64,14 @@ def confined(name: str, folder: Path, *, group: int = GROUP) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def main(name: str, folder: str, group: str) -> None:
+def main(name: str, folder: str, group: str, scenarios: str) -> None:
     library = ctypes.CDLL(None, use_errno=True)
     for number in range(64):
         if number not in NEEDED.values():
             library.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
     os.setgroups([])
     os.setresgid(int(group), int(group), int(group))
-    os.execv(sys.executable, [sys.executable, "-P", "-m", _SCENARIOS, name, folder])  # noqa: S606 - no shell is the point
+    os.execv(sys.executable, [sys.executable, "-P", "-m", scenarios, name, folder])  # noqa: S606 - no shell is the point
 
 
 if __name__ == "__main__":
