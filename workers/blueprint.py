@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.archives import Limits, extract
 from app.spec import EffectiveSpec, Layer, PythonModel, WeightFacts, layers_of, weight_facts
 from app.spec.layers import BatchNormLayer, walk
 from workers.data.dataset import Dataset
@@ -37,11 +36,7 @@ class Blueprint:
 
 
 def blueprint_of(assignment: Assignment, data: Dataset) -> Blueprint:
-    """Work out the layers; or unpack the user's code, of which nothing is run yet.
-
-    Raises:
-        UnsafeArchive, ArchiveTooLarge, NotAnArchive: the code cannot be unpacked.
-    """
+    """Work out the layers, or say which function to call; nothing of the user's code is run yet."""
     spec = assignment.spec
     if isinstance(spec.model, PythonModel):
         return _of_module(assignment, spec.model, data)
@@ -53,7 +48,7 @@ def blueprint_of(assignment: Assignment, data: Dataset) -> Blueprint:
 def _of_module(assignment: Assignment, model: PythonModel, data: Dataset) -> Blueprint:
     module = UserModule(
         framework=assignment.spec.framework,
-        folder=_unpacked(assignment),
+        folder=None if assignment.code is None else str(Path(assignment.work_dir) / assignment.code),
         entrypoint=model.entrypoint,
         parameters=model.parameters,
         input_shape=data.input_shape,
@@ -63,17 +58,6 @@ def _of_module(assignment: Assignment, model: PythonModel, data: Dataset) -> Blu
     archive = None if assignment.bundle is None else Path(assignment.work_dir) / assignment.bundle
     # Whether it has batch norm, only its own code knows.
     return Blueprint((), fold=True, block=_user_block(assignment.spec), module=module, archive=archive)
-
-
-def _unpacked(assignment: Assignment) -> str | None:
-    """Unpack the bundle as the user that trains, and return the folder."""
-    if assignment.bundle is None or assignment.code is None:
-        return None
-    work_dir, limits = Path(assignment.work_dir), assignment.archive
-    folder = work_dir / assignment.code
-    if not folder.exists():
-        extract(work_dir / assignment.bundle, folder, Limits() if limits is None else Limits(**limits.model_dump()))
-    return str(folder)
 
 
 def _user_block(spec: EffectiveSpec) -> int:

@@ -27,6 +27,7 @@ NEVER_ANSWERED = {
     "invalid_settings",
     "internal",
     "device_elsewhere",
+    "invalid_requirements",
     "sqlite_one_host",
     "shape_problem",
     "schema_not_current",

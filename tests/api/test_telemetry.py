@@ -147,7 +147,8 @@ class TestJobs:
         refused = api.post("/v1/jobs", json=SPEC | {"data": "nothing"})
         assert refused.status_code == 422
         after = ask("trainshed_jobs_submitted_total")
-        assert {labels: after[labels] - before[labels] for labels in after} == {("torch",): 1, ("tensorflow",): 0}
+        changed = {labels: after[labels] - before[labels] for labels in after}
+        assert changed == {("torch",): 1, ("tensorflow",): 0, ("python",): 0}
 
     def test_open_predictions_and_exports_are_counted(self, ask: Ask, database: Database, clock: FakeClock) -> None:
         asker = make_asker(database, clock)

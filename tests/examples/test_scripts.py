@@ -89,9 +89,17 @@ class TestAsJobs:
         for name in example.outputs:
             assert (started.folder / f"{example.name}-output" / name).exists()
         assert sorted(files["files"]) == sorted(example.outputs)
+        assert newest(job, example.result) == self.uninterrupted(two_slots, tmp_path / "whole", example)
+
+    def uninterrupted(self, stack: Stack, place: Path, example: Example) -> dict[str, float]:
+        """The metrics of a whole run: by itself, or as a job where only a job has the packages."""
+        place.mkdir()
         if not example.needs_packages:
-            alone = last_metrics(run_alone(example, tmp_path / "alone"))
-            assert newest(job, example.result) == {name: alone[name] for name in example.result}
+            alone = last_metrics(run_alone(example, place))
+            return {name: alone[name] for name in example.result}
+        with running(stack, example, place) as started:
+            assert started.code() == 0, started.said()
+        return newest(started.documents[-2], example.result)
 
     @pytest.mark.parametrize(
         "example", [pytest.param(each, id=each.name, marks=[] if each is FOREST else pytest.mark.full) for each in ALL]

@@ -1,23 +1,17 @@
-"""What a job trains: our layers, or the user's module with its code unpacked within its limits."""
+"""What a job trains: our layers, or the user's module."""
 
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from app.archives import ArchiveTooLarge, UnsafeArchive
-from app.errors import Cause
 from app.spec import layers_of
 from tests.workers.training_jobs import builtin_job
-from tests.workers.user_model.user_jobs import TORCH_NETS, python_job
+from tests.workers.user_model.user_jobs import python_job
 from workers.blueprint import Blueprint, blueprint_of
 from workers.context import NullContext
 from workers.evaluation import block_rows
-from workers.failure import failure_of
 from workers.preparation import read_dataset
-from workers.protocol import ArchiveLimits, Assignment
-
-LIMITS = ArchiveLimits(entries=10, total_bytes=100_000, file_bytes=100_000, ratio=100)
+from workers.protocol import Assignment
 
 
 def blueprint(assignment: Assignment) -> Blueprint:
@@ -46,13 +40,12 @@ class TestOfLayers:
 
 
 class TestOfAModule:
-    def test_unpacks_its_code_and_says_what_to_call(self, tmp_path: Path) -> None:
+    def test_says_what_to_call_and_where_it_lies(self, tmp_path: Path) -> None:
         job = python_job(tmp_path, "torch", parameters={"hidden": 3}, hyperparameters={"seed": 5})
 
-        found = blueprint(job.model_copy(update={"archive": LIMITS}))
+        found = blueprint(job)
 
         assert found.module is not None
-        assert (tmp_path / "code" / "nets.py").read_text() == TORCH_NETS
         assert found.module.folder == str(tmp_path / "code")
         assert (found.module.entrypoint, found.module.parameters, found.module.seed) == ("nets:mlp", {"hidden": 3}, 5)
         assert (found.module.input_shape, found.module.output_units) == ((4,), 3)
@@ -68,23 +61,3 @@ class TestOfAModule:
 
     def test_runs_nothing_of_the_code(self, tmp_path: Path) -> None:
         assert blueprint(python_job(tmp_path, "torch", text="raise SystemExit(1)\n")).module is not None
-
-    def test_a_bundle_over_its_limits_is_the_users(self, tmp_path: Path) -> None:
-        job = python_job(tmp_path, "torch")
-        small = LIMITS.model_copy(update={"total_bytes": 10, "file_bytes": 10})
-
-        with pytest.raises(ArchiveTooLarge) as caught:
-            blueprint(job.model_copy(update={"archive": small}))
-
-        assert failure_of(caught.value, None).cause == Cause.USER_CODE
-        assert not (tmp_path / "code").exists()
-
-    def test_a_bundle_that_would_leave_its_folder_is_refused(self, tmp_path: Path) -> None:
-        job = python_job(tmp_path, "torch")
-        with zipfile.ZipFile(tmp_path / "bundle.zip", "w") as archive:
-            archive.writestr("../outside.py", "")
-
-        with pytest.raises(UnsafeArchive):
-            blueprint(job)
-
-        assert not (tmp_path.parent / "outside.py").exists()

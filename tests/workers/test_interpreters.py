@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from app.settings import InvalidSettings
-from workers.interpreters import Interpreter, find_interpreters
+from workers.interpreters import Interpreter, find_interpreters, own_interpreter
 
 ASKS = """
 import sys
-from workers.interpreters import find_interpreters, own_interpreter
+from workers.interpreters import find_interpreters
 found = find_interpreters({})
 assert found, "this environment has no framework"
 print(sorted({"torch", "tensorflow", "keras"} & set(sys.modules)), sorted(found), found["torch"].path)

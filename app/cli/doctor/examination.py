@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from app.cli.doctor.code import check_code
 from app.cli.doctor.driver import check_driver, check_toolkit
 from app.cli.doctor.environments import check_environments
 from app.cli.doctor.findings import Check, Finding, Status, fault, run_check, well
@@ -39,6 +40,7 @@ CHECKS: Final[Sequence[tuple[str, Check]]] = (
     ("shared_memory", check_shared_memory),
     ("data_roots", check_roots),
     ("trainer_users", check_trainer_users),
+    ("code", check_code),
     ("host_id", check_host_id),
     ("clock", check_clock),
     ("database", check_database),

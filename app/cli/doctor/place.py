@@ -18,6 +18,7 @@ from workers.inventory.base import Listing
 from workers.inventory.cores import usable_cores
 from workers.inventory.nvml import NvmlInventory
 from workers.inventory.select import PYNVML
+from workers.sandbox_probe import isolation
 
 _IN_CONTAINER: Final = (".dockerenv", "run/.containerenv")
 _TIME_ERROR: Final = 5  # adjtimex(2): the clock is not synchronised
@@ -35,7 +36,10 @@ def clock_is_synchronised() -> bool | None:
 
 @dataclass(frozen=True)
 class Place:
-    """The settings and the host. `root` is where `/proc`, `/sys`, `/etc` and `/dev` are; `nvml` None: not installed."""
+    """The settings and the host. `root` is where `/proc`, `/sys`, `/etc` and `/dev` are; `nvml` None: not installed.
+
+    `isolation` tells how code of users is kept from the network, as the worker's user or as a trainer's.
+    """
 
     settings: Settings
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -46,6 +50,7 @@ class Place:
     synchronised: Callable[[], bool | None] = clock_is_synchronised
     uid: int = field(default_factory=os.geteuid)
     driver_s: float = 30.0
+    isolation: Callable[[int | None], str | None] = isolation
 
     @property
     def in_container(self) -> bool:

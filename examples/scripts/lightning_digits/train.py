@@ -57,7 +57,12 @@ class Digits(lightning.LightningModule):
 
 
 class JsonLines(Callback):
-    """Prints each epoch's metrics as a JSON object on a line of its own."""
+    """Prints each epoch's metrics as a JSON object on a line of its own, and that the checkpoint before it is whole."""
+
+    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        del pl_module
+        if trainer.is_global_zero and LAST.exists():
+            print(json.dumps({"step": trainer.global_step, "checkpoint": LAST.name}), flush=True)
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         del pl_module

@@ -33,6 +33,7 @@ class Host:
     synchronised: bool | None = True
     uid: int = 0
     driver_s: float = 10.0
+    isolation: str | None = NAMESPACE
 
     @property
     def root(self) -> Path:
@@ -84,6 +85,7 @@ class Host:
             synchronised=lambda: self.synchronised,
             uid=self.uid,
             driver_s=self.driver_s,
+            isolation=lambda _uid: self.isolation,
             **now,
         )
 

@@ -1,6 +1,7 @@
 """What a base interpreter says of itself."""
 
 import platform
+import site
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -22,7 +23,7 @@ class TestAsking:
         assert base.short_version == f"{sys.version_info.major}.{sys.version_info.minor}"
         assert base.packages["trainshed"] == metadata.version("trainshed")
         assert base.packages["scikit-learn"] == metadata.version("scikit-learn")
-        assert Path(pytest.__file__).parents[1] in map(Path, base.paths)
+        assert list(base.paths) == [path for path in site.getsitepackages() if Path(path).is_dir()]
         assert base.scripts["lint-imports"] == ("importlinter.cli", "lint_imports_command")
 
     def test_what_our_trainer_needs_is_what_the_project_needs_without_extras(self) -> None:

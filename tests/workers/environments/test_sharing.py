@@ -139,6 +139,7 @@ Journal().obtain(environments(Path(sys.argv[1]), index=sys.argv[2]), "tiny")
         there = environments(tmp_path / "e", wheel(tmp_path / "wheels", "tiny").parent)
         python = Journal().obtain(there, "tiny")
         mark = python.parent.parent / MARK
+        mark.chmod(0o644)
         mark.write_text(mark.read_text(encoding="utf-8")[:20], encoding="utf-8")
         journal = Journal()
         assert journal.obtain(there, "tiny") == python

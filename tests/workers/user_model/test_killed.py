@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from app.errors import Cause
 from tests.workers.test_killed_trainers import outcome, require_same
 from tests.workers.trainer_runs import Run, next_attempt, run_trainer
-from tests.workers.user_model.user_jobs import python_job
+from tests.workers.user_model.user_jobs import python_job, with_code
 from workers.protocol import Assignment, Device, Failed
 
 DATA = {"source": "breast_cancer", "split": {"validation": 0.2, "test": 0.1}}
@@ -54,7 +54,9 @@ def build(input_shape, output_units):
 
 def job(work_dir: Path, framework: str, devices: int, text: str | None = None, **settings: Any) -> Assignment:
     entrypoint = "nets:mlp" if text is None else "nets:build"
-    found = python_job(work_dir, framework, entrypoint, text=text, data=DATA, hyperparameters=SETTINGS | settings)
+    found = python_job(
+        work_dir, framework, entrypoint, text=text, data=DATA, packed=True, hyperparameters=SETTINGS | settings
+    )
     slots = [Device(id=f"cpu-{place}@host", kind="cpu", name="CPU") for place in range(devices)]
     return found.model_copy(update={"devices": slots, "threads": devices})
 
@@ -63,7 +65,7 @@ def gone_on(run: Run, work_dir: Path) -> Run:
     """Run the next attempt, with the code that a worker fetches for it."""
     assignment = next_attempt(run, work_dir)
     shutil.copy(Path(run.assignment.work_dir) / "bundle.zip", work_dir)
-    return run_trainer(assignment)
+    return run_trainer(with_code(assignment, work_dir))
 
 
 def weights(run: Run) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from app.errors import Cause
 from tests.workers.test_resume import outcome, run, series
 from tests.workers.training_jobs import CPU, Listener, going_on
-from tests.workers.user_model.user_jobs import NETS, TORCH_NETS, python_job, write_bundle
+from tests.workers.user_model.user_jobs import NETS, TORCH_NETS, python_job, with_the_code_of, write_folder
 from workers.backends.base import TrainingFailed, load_backend
 from workers.checkpoints import read
 from workers.failure import failure_of
@@ -153,8 +153,7 @@ class TestResume:
                 tmp_path / f"{place}a", framework, hyperparameters=QUICK | {"early_stopping": {"patience": 5}}
             )
             run(begun, load_backend(framework), first)
-            onward = going_on(begun, first, tmp_path / f"{place}b")
-            shutil.copy(tmp_path / f"{place}a" / "bundle.zip", tmp_path / f"{place}b")
+            onward = with_the_code_of(begun, going_on(begun, first, tmp_path / f"{place}b"))
             second = Listener()
 
             found = outcome(run(onward, load_backend(framework), second), second)
@@ -169,9 +168,9 @@ class TestResume:
         first = Listener(stop_at=4)
         begun = python_job(tmp_path / "a", framework, hyperparameters=QUICK)
         run(begun, load_backend(framework), first)
-        onward = going_on(begun, first, tmp_path / "b")
+        onward = with_the_code_of(begun, going_on(begun, first, tmp_path / "b"))
         # The same spec, but the worker's module builds something else now.
-        write_bundle(tmp_path / "b" / "bundle.zip", {"nets.py": NETS[framework].replace("hidden=8", "hidden=9")})
+        write_folder(tmp_path / "b" / "code", {"nets.py": NETS[framework].replace("hidden=8", "hidden=9")})
 
         found = failed(onward)
 

@@ -1,5 +1,6 @@
 """Jobs whose model is a user's own: small bundles, as text, and assignments over built-in data."""
 
+import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, Final
 from app.spec.script import EXAMPLE_BUNDLE
 from tests.workers.training_jobs import builtin_job
 from workers.protocol import Assignment
+from workers.user_code import prepare_user_code
 from workers.user_model.module import UserModule
 
 TORCH_NETS: Final = '''
@@ -100,11 +102,32 @@ def python_job(
     text: str | None = None,
     data: str | dict[str, Any] = "iris",
     parameters: dict[str, Any] | None = None,
+    packed: bool = False,
     **rest: object,
 ) -> Assignment:
-    """A job whose bundle is one module, `nets`; `text` is another than that of the framework's `NETS`."""
+    """A job whose bundle is one module, `nets`; `text` is another than that of the framework's `NETS`.
+
+    The code is unpacked as a trainer does it first of all; `packed`: that is left to the trainer.
+    """
     work_dir.mkdir(parents=True, exist_ok=True)
     write_bundle(work_dir / "bundle.zip", {"nets.py": text or NETS[framework]})
     model = {"type": "python", "bundle": EXAMPLE_BUNDLE, "entrypoint": entrypoint, "parameters": parameters or {}}
     found = builtin_job(work_dir, data, framework, model=model, **rest)
-    return found.model_copy(update={"bundle": "bundle.zip", "code": "code"})
+    assignment = with_code(found, work_dir)
+    if not packed:
+        prepare_user_code(assignment)
+    return assignment
+
+
+def with_code(assignment: Assignment, work_dir: Path) -> Assignment:
+    """Say where the bundle is and will be, as a worker says it."""
+    return assignment.model_copy(update={"bundle": str(work_dir / "bundle.zip"), "code": str(work_dir / "code")})
+
+
+def with_the_code_of(earlier: Assignment, assignment: Assignment) -> Assignment:
+    """Give a later attempt its copy of the bundle, unpacked."""
+    work_dir = Path(assignment.work_dir)
+    shutil.copy(Path(earlier.work_dir) / "bundle.zip", work_dir)
+    found = with_code(assignment, work_dir)
+    prepare_user_code(found)
+    return found
