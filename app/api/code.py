@@ -21,7 +21,7 @@ from app.datasets.roots import root_of
 from app.errors import NotFound
 from app.jobs.inputs import Needed
 from app.spec import AnySpec, Code, InvalidSpec, NotEnabled, PythonModel, ScriptSpec, SpecProblem, code_of
-from app.spec.files import check_script, has_module, missing_file
+from app.spec.files import check_script, has_module, missing_requirements, nearest_file
 from app.spec.problems import pointer
 from app.spec.requirements import MOST_BYTES, InvalidRequirements, parse_requirements
 from app.storage import MissingObject
@@ -67,14 +67,14 @@ def check_code(services: Services, principal: Principal, spec: AnySpec) -> Found
         )
         raise NotEnabled([SpecProblem(f"/{code.place}/network", sentence, "false")])
     bundle = _bundle(services, principal, code)
-    names = frozenset[str]() if bundle is None else _names(services, bundle, code)
+    names = None if bundle is None else _names(services, bundle, code)
     found = _of_script(services, principal, spec) if isinstance(spec, ScriptSpec) else Found()
     problems = [*_requirements(services, bundle, names, code)]
-    if bundle is not None and isinstance(spec, ScriptSpec):
+    if isinstance(spec, ScriptSpec):
         problems += check_script(spec.script.command, names)
     if problems:
         raise InvalidSpec(problems)
-    if bundle is None:
+    if bundle is None or names is None:
         return found
     warnings = _entrypoint(spec, names)
     inputs = (Needed(bundle.id, f"/{code.place}/bundle"), *found.inputs)
@@ -108,21 +108,15 @@ def _names(services: Services, bundle: Bundle, code: Code) -> frozenset[str]:
 
 
 def _requirements(
-    services: Services, bundle: Bundle | None, names: frozenset[str], code: Code
+    services: Services, bundle: Bundle | None, names: frozenset[str] | None, code: Code
 ) -> Iterator[SpecProblem]:
     wanted = code.environment.requirements
     where = f"/{code.place}/environment/requirements"
     if isinstance(wanted, list):
         yield from _unparsed(wanted, where)
-    elif wanted is not None and bundle is None:
-        sentence = (
-            f"'{wanted}' would be a file of the bundle, and there is none; write the requirements as a list."
-        )
-        yield SpecProblem(where, sentence, '["rich==14.1.0"]')
+    elif wanted is not None and (bundle is None or names is None or wanted not in names):
+        yield missing_requirements(where, wanted, names)
     elif wanted is not None and bundle is not None:
-        if wanted not in names:
-            yield missing_file(where, wanted, names)
-            return
         with _storage(bundle, code):
             try:
                 text = bundle_file(services.storage, bundle, wanted, MOST_BYTES).decode()
@@ -158,7 +152,9 @@ def _entrypoint(spec: AnySpec, names: frozenset[str]) -> list[str]:
     module = spec.model.entrypoint.partition(":")[0]
     if has_module(module, names):
         return []
-    return [f"The bundle has no module '{module}'; the job works only if the worker's environment has it."]
+    nearest = nearest_file(f"{module.replace('.', '/')}.py", names)
+    meant = f" Did you mean {nearest}?" if nearest else ""
+    return [f"The bundle has no module '{module}'; the job works only if the worker's environment has it.{meant}"]
 
 
 def _of_script(services: Services, principal: Principal, spec: ScriptSpec) -> Found:

@@ -17,9 +17,15 @@ _PICTURE: Final[dict[str, Any]] = {"type": "reshape", "shape": [8, 8, 1]}
 _SEQUENCE: Final[dict[str, Any]] = {"type": "reshape", "shape": [8, 8]}
 _ON_PICTURES: Final = frozenset({"conv2d", "max_pool2d", "avg_pool2d", "global_avg_pool2d", "flatten"})
 _ON_SEQUENCES: Final = frozenset({"conv1d", "lstm", "gru"})
-# Where the catalog's own example does not fit digits: 64 values, each a whole number from 0 to 16.
+# Where the catalog's own example does not fit digits: 64 values, each a whole number from 0 to 16, and ten classes. A
+# python model that needs no upload first is a layer of the framework itself.
 _INSTEAD: Final[Mapping[str, dict[str, Any]]] = {
     "embedding": {"type": "embedding", "input_dim": 17, "output_dim": 4},
+    "python": {
+        "type": "python",
+        "entrypoint": "torch.nn:Linear",
+        "parameters": {"in_features": 64, "out_features": 10},
+    },
 }
 _TENSORFLOW: Final = frozenset({"cnn", "adamw", "lstm"})  # so that either framework is seen
 
@@ -35,7 +41,7 @@ def job_examples() -> dict[str, dict[str, Any]]:
     }
     known = entries()
     for entry in known["models"]:
-        shown |= _example("Model", entry, {"model": entry.example})
+        shown |= _example("Model", entry, {"model": _INSTEAD.get(entry.name, entry.example)})
     for entry in known["layers"]:
         shown |= _example("Layer", entry, _layer(entry))
     for entry in known["optimizers"]:

@@ -24,6 +24,9 @@ BROKEN: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.
 
 _ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
 _PATCH: Final = 0x20
+_SIZES_BEHIND: Final = 0x8
+_LENGTHS_OF_SIZES: Final = (12, 16, 20, 24)
+"""Of the sizes behind a file that was packed as a stream: narrow or wide numbers, each with a mark or without."""
 _IN_UTF8: Final = 0x800
 _FOLDER_OF_DOS: Final = 0x10
 _HEAD: Final = struct.Struct("<4s5H3L2H")
@@ -156,14 +159,16 @@ def judged(entry: zipfile.ZipInfo) -> Member | None:
 
 
 def check_heads(found: Opened) -> None:
-    """Each file's own head must agree with the directory, and no two files may share bytes.
+    """Each file's own head must agree with the directory, and every byte before that belongs to one file.
 
-    Shared bytes are how a small archive becomes a large one without any of its files being packed too well.
+    Shared bytes are how a small archive becomes a large one without any of its files being packed too well; those of
+    nobody are how it is another kind of file too, a program for example.
 
     Raises:
         NotAnArchive, UnsafeArchive: they do not.
     """
     free_from = 0
+    gaps: tuple[int, ...] = (0,)
     for entry in sorted(found.archive.infolist(), key=lambda entry: entry.header_offset):
         name = entry.orig_filename
         if entry.header_offset < free_from:
@@ -172,6 +177,8 @@ def check_heads(found: Opened) -> None:
         head = found.file.read(_HEAD.size)
         if len(head) < _HEAD.size or head[:4] != _HEAD_MARK:
             raise UnsafeArchive(name, "is not where the directory says")
+        if entry.header_offset - free_from not in gaps:
+            raise UnsafeArchive(name, "stands behind bytes that belong to no file")
         _, _, flags, method, *_, name_length, extra_length = _HEAD.unpack(head)
         encoding = "utf-8" if entry.flag_bits & _IN_UTF8 else "cp437"
         same = found.file.read(name_length).decode(encoding, "replace") == name
@@ -180,6 +187,9 @@ def check_heads(found: Opened) -> None:
         free_from = entry.header_offset + _HEAD.size + name_length + extra_length + entry.compress_size
         if free_from > found.directory_at:
             raise UnsafeArchive(name, "reaches into the directory")
+        gaps = (0, *_LENGTHS_OF_SIZES) if flags & _SIZES_BEHIND else (0,)
+    if found.directory_at - free_from not in gaps:
+        raise NotAnArchive("something stands between its files and its directory.")
 
 
 def blocks(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, member: Member) -> Iterator[bytes]:

@@ -29,6 +29,11 @@ def _retries(session: Session, job_id: str) -> Iterator[str]:
 
 
 def _initialized(session: Session, job_id: str) -> list[str]:
-    """By the text of the spec, in which an id of a job can stand nowhere else."""
-    spec = type_coerce(Job.effective_spec, Text)
-    return list(session.scalars(select(Job.id).where(Job.state.in_(_OPEN), spec.contains(f'"{job_id}"'))))
+    """By the text of the spec first; the id may also stand there in a tag, or in a command or a parameter of code."""
+    text = type_coerce(Job.effective_spec, Text)
+    query = select(Job.id, Job.effective_spec).where(Job.state.in_(_OPEN), text.contains(f'"{job_id}"'))
+    return [
+        found.id
+        for found in session.execute(query)
+        if (found.effective_spec.get("initialize_from") or {}).get("job") == job_id
+    ]

@@ -28,14 +28,15 @@ def not_plain(text: str) -> str | None:
     return None
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return the text, or refuse what is not plain."""
     reason = not_plain(text)
     if reason is not None:
         raise PydanticCustomError("plain_text", "must be plain text, but {reason}", {"reason": reason})
     return text
 
 
-PlainText = Annotated[str, AfterValidator(_plain)]
+PlainText = Annotated[str, AfterValidator(plain)]
 """Text that can be stored, shown and sent as UTF-8: no control characters, no half characters, no turning marks."""
 
 ShortText = Annotated[PlainText, Field(min_length=1, max_length=120)]

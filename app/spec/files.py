@@ -1,42 +1,78 @@
 """What a spec of code says about the files of its bundle, held against their names."""
 
 import difflib
+import json
+import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from app.spec.problems import SpecProblem, pointer
+from app.spec.requirements import EXAMPLE
+from app.spec.script import EXAMPLE_BUNDLE
 
 _CUTOFF: Final = 0.6
 _MOST_COMPARED: Final = 1000  # names; a bundle may have thousands, and each comparison takes some microseconds
 _SHOWN: Final = 5
+_LONGEST_SHOWN: Final = 200
+_FILE_NAME: Final = re.compile(r"/|\.[A-Za-z]+$")
 _PYTHON: Final = ("python", "python3")
 _WITH_VALUE: Final = ("-W", "-X")
 _SUFFIX: Final = ".py"
 _MODULES: Final = (".py", "/__init__.py", ".so", ".pyd")
 
 
-def check_script(command: Sequence[str], names: Collection[str]) -> list[SpecProblem]:
-    """Say when the file that Python is to run is not among a bundle's files.
+def check_script(command: Sequence[str], names: Collection[str] | None) -> list[SpecProblem]:
+    """Say when the file that is to run is not among a bundle's files; `names` is None when there is no bundle.
 
-    Only what is surely meant as one is looked for: `x.py` after `python` and its options. A module (`-m`), a program
-    text (`-c`) and a path from `/` on may be anywhere.
+    Only what is surely meant as one is looked for: `x.py` after `python` and its options, or a program with a slash. A
+    module (`-m`), a program text (`-c`) and a path from `/` on may be anywhere.
     """
+    if command[0] in (names or ()) and "/" not in command[0]:
+        return [_no_program(command[0])]
     position = _script_at(command)
     if position is None:
         return []
     asked = command[position]
     name = asked.removeprefix("./")
-    if name in names or not name.endswith(_SUFFIX) or name.startswith("/"):
+    if not name.endswith(_SUFFIX if position else "") or name.startswith("/"):
         return []
+    if names is None:
+        sentence = (
+            f"The command's folder is empty without a bundle, so there is no file '{name[:_LONGEST_SHOWN]}' to run: "
+            "upload the folder that has it with POST /v1/bundles, and write the bundle's id here."
+        )
+        return [SpecProblem(pointer(("script", "bundle")), sentence, EXAMPLE_BUNDLE)]
     where = pointer(("script", "command", position))
-    return [missing_file(where, name, names)]
+    return [] if name in names else [missing_file(where, name, names)]
+
+
+def _no_program(name: str) -> SpecProblem:
+    """Explain a file of the bundle as the first word: that is looked up among programs, as a shell does."""
+    meant = ["python", name] if name.endswith(_SUFFIX) else [f"./{name}"]
+    sentence = f"'{name[:_LONGEST_SHOWN]}' is a file of the bundle and not a program; begin with {json.dumps(meant)}."
+    return SpecProblem(pointer(("script", "command")), sentence, json.dumps(meant, ensure_ascii=False))
+
+
+def missing_requirements(where: str, wanted: str, names: Collection[str] | None) -> SpecProblem:
+    """Say that a requirements file is not there; `names` is None when there is no bundle.
+
+    A requirement itself, `rich==14.1.0`, is what people write who mean a list with it.
+    """
+    meant = json.dumps([EXAMPLE if names is None and _FILE_NAME.search(wanted) else wanted], ensure_ascii=False)
+    if names is None:
+        sentence = f"'{wanted}' would be a file of the bundle, and there is none; write the requirements as a list."
+        return SpecProblem(where, sentence, meant)
+    if _FILE_NAME.search(wanted) or nearest_file(wanted, names):
+        return missing_file(where, wanted, names)
+    sentence = f"There is no file '{wanted}' in the bundle; requirements that are in no file are a list."
+    return SpecProblem(where, sentence, meant)
 
 
 def missing_file(where: str, name: str, names: Collection[str]) -> SpecProblem:
     """Say that a file is not in the bundle, and which one was probably meant."""
     nearest = nearest_file(name, names)
     advice = f"did you mean '{nearest}'?" if nearest else f"it has {_some(names)}."
-    return SpecProblem(where, f"There is no file '{name[:200]}' in the bundle; {advice}", nearest)
+    return SpecProblem(where, f"There is no file '{name[:_LONGEST_SHOWN]}' in the bundle; {advice}", nearest)
 
 
 def has_module(module: str, names: Collection[str]) -> bool:
@@ -66,9 +102,9 @@ def _some(names: Collection[str]) -> str:
 
 
 def _script_at(command: Sequence[str]) -> int | None:
-    """Return where the file to run stands in a call of Python, if there is one."""
+    """Return where the file to run stands, if there is one: in a call of Python, or as a program with a slash."""
     if command[0] not in _PYTHON:
-        return None
+        return 0 if "/" in command[0] and ".." not in command[0].split("/") else None
     position = 1
     while position < len(command) and command[position].startswith("-"):
         option = command[position]

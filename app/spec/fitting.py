@@ -20,6 +20,7 @@ from app.spec.model import Cnn
 from app.spec.naming import Parts as Place
 from app.spec.parts import Parts
 from app.spec.problems import SpecProblem, pointer
+from app.spec.python_model import PythonModel
 from app.spec.shapes import LayerShape, ShapeProblem, infer
 from app.spec.steering import monitors_of, without_validation
 from app.spec.summary import output_units, rows_of, steps_per_epoch, usable_rows
@@ -97,6 +98,13 @@ def _empty_parts(spec: EffectiveSpec, rows: int, parts: Parts) -> Iterator[SpecP
 
 def _devices(spec: EffectiveSpec) -> Iterator[SpecProblem]:
     devices, batch = spec.device_count, spec.hyperparameters.batch_size
+    if devices > 1 and isinstance(spec.model, PythonModel) and spec.framework == "tensorflow":
+        sentence = (
+            f"A python model of tensorflow trains on one device, and device_count is {devices}: use 1, or the "
+            "framework torch, which shares each batch among them."
+        )
+        yield SpecProblem("/device_count", sentence, "1")
+        return
     if devices > batch:
         sentence = (
             f"device_count {devices} is more than hyperparameters.batch_size {batch}, the rows of a step over all "

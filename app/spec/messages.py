@@ -14,6 +14,7 @@ from app.spec.job import JobSpec
 from app.spec.nearest import nearest_word, right_place
 from app.spec.places import Place, Shape, locate
 from app.spec.problems import SpecProblem, pointer
+from app.spec.python_model import PythonModel, entrypoint_meant
 from app.spec.script import MOST_WORDS, Script
 from app.spec.wording import as_suggestion, found, listed, wanted, written
 
@@ -52,6 +53,7 @@ _OURS = frozenset(
         "weight_decay",
     }
 )
+_LONGEST_MEANT = 1000  # characters of a command that is suggested
 _READABLE = 10**15  # numbers above are not repeated as text
 _KEY_ERRORS = frozenset({"invalid_key", "string_unicode"})
 _TAG_ERRORS = frozenset({"union_tag_invalid", "union_tag_not_found"})
@@ -75,11 +77,14 @@ def problem_of(error: ErrorDetails, root: type[BaseModel] = JobSpec) -> SpecProb
 def _our_sentence(place: Place, shape: Shape, error: ErrorDetails) -> SpecProblem:
     value = error["input"]
     meant = nearest_word(value, BUILTIN_NAMES) if error["type"] == "unknown_source" else None
+    if error["type"] == "entrypoint":
+        meant = entrypoint_meant(value)
     return SpecProblem(pointer(place.parts), f"{_name(place)} {error['msg']}.", meant or _example(shape))
 
 
 def _missing(place: Place, shape: Shape) -> SpecProblem:
-    sentence = f"{_name(place)} is missing; it must be {wanted(shape)}{_for_example(shape)}."
+    must = f"a list of 1 to {MOST_WORDS} words" if place.parts == ("script", "command") else wanted(shape)
+    sentence = f"{_name(place)} is missing; it must be {must}{_for_example(shape)}."
     return SpecProblem(pointer(place.parts), sentence, _example(shape))
 
 
@@ -98,22 +103,29 @@ def _wrong_value(place: Place, shape: Shape, value: Any) -> SpecProblem:  # noqa
         return SpecProblem(where, sentence, "torch")
     if shape.annotation is Script or place.parts == ("script", "command"):
         return _no_command(place, shape, value)
-    sentence = f"{name} must be {wanted(shape)}{_for_example(shape)}; it is {found(value)}."
-    return SpecProblem(where, sentence, _meant(shape, value) or _example(shape))
+    is_bundle = place.parts in (("script", "bundle"), ("model", "bundle"))
+    must = "the id of uploaded code or null" if is_bundle else wanted(shape)
+    sentence = f"{name} must be {must}{_for_example(shape)}; it is {found(value)}."
+    meant = None if is_bundle else _meant(shape, value)
+    return SpecProblem(where, sentence, meant or _example(shape))
 
 
 def _no_command(place: Place, shape: Shape, value: Any) -> SpecProblem:  # noqa: ANN401 - any JSON value
     """Say how a command is written; no shell would read one that is a single text, or begin one that is a list."""
     must = "an object with a command" if shape.annotation is Script else f"a list of 1 to {MOST_WORDS} words"
     words = _words_of(value)
-    if words is None:
-        meant = None
-    elif shape.annotation is Script:
-        meant = as_suggestion({"command": words})
-    else:
-        meant = as_suggestion(words)
-    sentence = f"{_name(place)} must be {must}{_for_example(shape)}; it is {found(value)}."
-    return SpecProblem(pointer(place.parts), sentence, meant or _example(shape))
+    meant = "" if words is None else as_suggestion(_script_of(words) if shape.annotation is Script else words)
+    is_list = isinstance(value, list) and len(value) > 0
+    there = f"a list of {len(value)}" if is_list else found(value)
+    sentence = f"{_name(place)} must be {must}{_for_example(shape)}; it is {there}."
+    return SpecProblem(pointer(place.parts), sentence, meant if 0 < len(meant) <= _LONGEST_MEANT else _example(shape))
+
+
+def _script_of(words: list[str]) -> dict[str, Any]:
+    """Return the script that words alone mean: a file that Python is to run, uploaded code, or a command."""
+    if len(words) == 1 and words[0].startswith("bun_"):
+        return {"bundle": words[0], "command": ["python", "train.py"]}
+    return {"command": ["python", *words] if words[0].endswith(".py") else words}
 
 
 def _words_of(command: object) -> list[str] | None:
@@ -123,7 +135,7 @@ def _words_of(command: object) -> list[str] | None:
         except ValueError:
             return None
     if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
-        return [str(word) for word in command[:MOST_WORDS]]
+        return [str(word) for word in command] if len(command) <= MOST_WORDS else None
     return None
 
 
@@ -137,12 +149,14 @@ def _unknown_key(place: Place) -> SpecProblem:
 def _unknown_tag(place: Place, shape: Shape, key: str, value: dict[str, Any]) -> SpecProblem:
     name, known = _name(place), listed(shape.members)
     if key not in value:
-        return SpecProblem(
-            pointer((*place.parts, key)), f"{name}.{key} is missing; it must be {known}.", _example(shape)
-        )
+        is_code = "python" in shape.members and not value.keys().isdisjoint(PythonModel.model_fields)
+        meant = "python" if is_code else _example(shape)
+        return SpecProblem(pointer((*place.parts, key)), f"{name}.{key} is missing; it must be {known}.", meant)
     tag = value[key]
     found_there = f"{written(tag)} comes later" if _is_for_later(place, tag) else f"it is {found(tag)}"
     meant = nearest_word(tag, shape.members) if isinstance(tag, str) else None
+    if "python" in shape.members and isinstance(tag, str) and ":" in tag and (entrypoint := entrypoint_meant(tag)):
+        meant = as_suggestion({"type": "python", "entrypoint": entrypoint})
     return SpecProblem(pointer((*place.parts, key)), f"{name}.{key} must be {known}; {found_there}.", meant)
 
 

@@ -161,6 +161,7 @@ _SYNONYMS = {
     "gpu": "cuda",
     "half": "float16",
     "keras": "tensorflow",
+    "lightgbm": "python",
     "layer_normalization": "layer_norm",
     "layernormalization": "layer_norm",
     "max_pool": "max_pool2d",
@@ -170,12 +171,15 @@ _SYNONYMS = {
     "mixed_bfloat16": "bfloat16",
     "mixed_float16": "float16",
     "nll": "cross_entropy",
+    "numpy": "python",
     "plateau": "reduce_on_plateau",
     "predefined": "given",
     "pytorch": "torch",
     "reducelronplateau": "reduce_on_plateau",
     "rmse": "mse",
     "roc_auc": "auc",
+    "scikit_learn": "python",
+    "sklearn": "python",
     "smooth_l1": "huber",
     "sparse_categorical_crossentropy": "cross_entropy",
     "swish": "silu",
@@ -184,6 +188,7 @@ _SYNONYMS = {
     "top_k": "top_5",
     "valid_loss": "val_loss",
     "validation_loss": "val_loss",
+    "xgboost": "python",
 }
 
 

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from app.spec.code import AnySpec
 from app.spec.job import JobSpec
 from app.spec.messages import problem_of
+from app.spec.nearest import spelt_like_ours
 from app.spec.problems import InvalidSpec, SpecProblem, pointer
 from app.spec.script import ScriptSpec
 
@@ -15,16 +16,20 @@ Spec = TypeVar("Spec", JobSpec, ScriptSpec)
 MOST_PROBLEMS = 100
 """More are not explained: a body of a million wrong keys must not cost a million searches for the nearest."""
 
+_MEANT_AS_SCRIPT: Final = frozenset({"script", "scripts", "command", "cmd"})
 _OF_MODEL_JOBS: Final = [name for name in JobSpec.model_fields if name not in ScriptSpec.model_fields]
 
 
 def parse_spec(raw: object) -> AnySpec:
     """Read a posted body (decoded JSON) as a spec: with the key `script` of a script job, else of a model job.
 
-    Raises InvalidSpec with every problem that shows without looking at data, bundles or the fleet.
+    Raises InvalidSpec with every problem that shows without looking at data, bundles or the fleet. A body with neither
+    `script` nor `model`, but a key that is surely meant as a script's, is told what a script job lacks.
     """
     if isinstance(raw, dict) and "script" in raw:
         return parse_script(raw)
+    if isinstance(raw, dict) and "model" not in raw and _MEANT_AS_SCRIPT & {spelt_like_ours(str(key)) for key in raw}:
+        return _read(raw, ScriptSpec)
     return parse_job(raw)
 
 

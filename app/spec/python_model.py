@@ -25,6 +25,14 @@ def _entrypoint(text: str) -> str:
     return text
 
 
+def entrypoint_meant(text: str) -> str | None:
+    """Return the entrypoint that `nets/small.py:build`, `nets.small.build` or `net:build()` means, or None."""
+    plain = text.strip().removesuffix("()").removeprefix("./").replace(".py:", ":").replace("/", ".")
+    module, _, function = plain.rpartition(".")
+    meant = plain if ":" in plain else f"{module}:{'build' if function == 'py' else function}"
+    return meant if _ENTRYPOINT.fullmatch(meant) and ".py:" not in meant else None
+
+
 def _small(parameters: dict[str, Any]) -> dict[str, Any]:
     if _depth(parameters) > DEEPEST_PARAMETERS:
         raise PydanticCustomError(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
-from app.spec.base import PlainText, ShortText, SpecModel
+from app.spec.base import PlainText, ShortText, SpecModel, plain
 from app.spec.data import BUILTIN_NAMES, Seed
 from app.spec.monitors import direction_of
 from app.spec.shared import CommonSpec, DeviceType, Labelled
@@ -32,6 +32,15 @@ def inside_a_folder(path: str) -> bool:
     return bool(path) and "\\" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
 
 
+def _one_line(path: str) -> str:
+    if len(path.splitlines()) > 1:
+        raise PydanticCustomError(
+            "bundle_path",
+            'must be the path of a file in the bundle; what is in such a file is a list, for example ["rich==14.1.0"]',
+        )
+    return path
+
+
 def _file_name(path: str) -> str:
     if not inside_a_folder(path):
         raise PydanticCustomError(
@@ -44,6 +53,11 @@ def _first_word(command: list[str]) -> list[str]:
     if not command[0].strip():
         raise PydanticCustomError(
             "command", 'must begin with a program, for example ["python", "train.py"]; its first word is empty'
+        )
+    program, *more = command[0].split()
+    if more and "/" not in program:
+        raise PydanticCustomError(
+            "command", 'must have each word as a text of its own, for example ["python", "train.py"]'
         )
     return command
 
@@ -89,7 +103,13 @@ Command = Annotated[list[Word], Field(min_length=1, max_length=MOST_WORDS), Afte
 DataName = Annotated[str, AfterValidator(_data_name)]
 DataId = Annotated[PlainText, AfterValidator(_data_id)]
 RequirementLine = Annotated[PlainText, Field(min_length=1, max_length=1000)]
-RequirementFile = Annotated[PlainText, Field(min_length=1, max_length=255), AfterValidator(_file_name)]
+RequirementFile = Annotated[
+    str,
+    AfterValidator(_one_line),
+    AfterValidator(plain),
+    Field(min_length=1, max_length=255),
+    AfterValidator(_file_name),
+]
 Requirements = Annotated[
     Annotated[RequirementFile, Tag("file")] | Annotated[list[RequirementLine], Field(max_length=1000), Tag("list")],
     Discriminator(_list_or_file),

@@ -36,9 +36,10 @@ def add_bundle(api: Api, files: Mapping[str, bytes] = FILES) -> str:
 
 
 def script(bundle: str | None = None, **changes: Any) -> dict[str, Any]:
-    """A script job; `changes` are of the script."""
+    """A script job; `changes` are of the script. Without a bundle it runs a module of the worker's environment."""
+    command = ["python", "-m", "timeit"] if bundle is None else ["python", "train.py"]
     return {
-        "script": {"bundle": bundle, "command": ["python", "train.py"], **changes},
+        "script": {"bundle": bundle, "command": command, **changes},
         "device_count": 1,
         "device_type": "cpu",
     }

@@ -14,6 +14,7 @@ from app.main import create_app
 from app.settings import Settings
 from app.storage import Storage, open_storage
 from tests.api.client import Api, Tenant, new_tenant, running
+from tests.api.coding import add_bundle
 from tests.api.serve import serving
 from tests.fakes import FakeClock
 
@@ -53,6 +54,18 @@ def api(app: FastAPI, tenant: Tenant) -> Iterator[Api]:
     """A client with the key of a user."""
     with running(app, tenant.user) as client:
         yield client
+
+
+@pytest.fixture
+def coder(api: Api, tenant: Tenant) -> Api:
+    """The same client with the key of a user who may bring code."""
+    return api.with_key(tenant.coder)
+
+
+@pytest.fixture
+def bundle(coder: Api) -> str:
+    """The id of the code in `tests.api.coding.FILES`, uploaded."""
+    return add_bundle(coder)
 
 
 @pytest.fixture

@@ -13,21 +13,11 @@ from app.datasets.models import Dataset
 from app.db import Database
 from app.jobs.models import Job, JobInput
 from app.settings import Settings
-from tests.api.client import ONE_DATABASE, Api, Tenant, problem
-from tests.api.coding import CSV, add_bundle, only_error, python, script, submitted, upload
+from tests.api.client import ONE_DATABASE, Api, problem
+from tests.api.coding import CSV, only_error, python, script, submitted, upload
 from tests.rows import add_worker
 
 NO_DATA = "ds_01k0000000000000000000000a"
-
-
-@pytest.fixture
-def coder(api: Api, tenant: Tenant) -> Api:
-    return api.with_key(tenant.coder)
-
-
-@pytest.fixture
-def bundle(coder: Api) -> str:
-    return add_bundle(coder)
 
 
 class TestData:

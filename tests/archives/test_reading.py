@@ -33,6 +33,9 @@ from tests.archives.making import (
     ZSTANDARD,
     Entry,
     archive,
+    end,
+    head,
+    listing,
     overlapping,
     plain,
     write,
@@ -184,6 +187,28 @@ class TestHeads:
         with pytest.raises(UnsafeArchive, match=r"overlaps|described differently"):
             check(path, Limits(ratio=10_000))
 
+    @pytest.mark.parametrize(
+        ("before", "between"), [(b"#!/bin/sh\n", b""), (b"", b"hidden"), (b"", b"0123456789abcdef")]
+    )
+    def test_bytes_of_no_file_are_refused(self, tmp_path: Path, before: bytes, between: bytes) -> None:
+        """What is a program, or has one in it, for another reader; its own numbers all agree."""
+        second = Entry("second.py")
+        body = before + head(GOOD) + between
+        directory = listing(GOOD, len(before)) + listing(second, len(body))
+        body += head(second)
+        path = tmp_path / "a.zip"
+        path.write_bytes(body + directory + end(2, len(directory), len(body)))
+        with pytest.raises(UnsafeArchive, match="stands behind bytes that belong to no file"):
+            check(path, Limits())
+
+    @pytest.mark.parametrize("entries", [(), (GOOD,)])
+    def test_nor_before_the_directory(self, tmp_path: Path, entries: tuple[Entry, ...]) -> None:
+        body, directory = b"".join(map(head, entries)) + b"hidden", b"".join(listing(entry, 0) for entry in entries)
+        path = tmp_path / "a.zip"
+        path.write_bytes(body + directory + end(len(entries), len(directory), len(body)))
+        with pytest.raises(NotAnArchive, match="something stands between its files and its directory"):
+            check(path, Limits())
+
     def test_a_file_inside_another_is_refused(self, tmp_path: Path) -> None:
         inner = Entry("inner", b"i" * 10)
         outer = Entry("outer", archive(inner))
@@ -249,7 +274,7 @@ class TestSizes:
     def test_damage_is_found_before_an_archive_is_accepted(self, tmp_path: Path, entry: Entry) -> None:
         path = write(tmp_path / "a.zip", GOOD, entry)
         assert len(contents(path, Limits()).files) == 2
-        with pytest.raises(NotAnArchive, match="damaged"):
+        with pytest.raises(NotAnArchive, match=r"damaged|something stands between"):
             check(path, Limits())
 
 

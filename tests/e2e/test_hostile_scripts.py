@@ -24,6 +24,8 @@ from tests.e2e.scripts import (
     upload,
 )
 from tests.e2e.stack import Json, Stack
+from tests.e2e.test_fleet_faults import ANA, FIRST, Cards, until_state
+from tests.e2e.test_fleet_faults import SETTINGS as CARD_SETTINGS
 
 pytestmark = pytest.mark.slow
 
@@ -322,3 +324,29 @@ def test_wrong_entrypoint_of_a_model_names_what_there_is(stack: Stack) -> None:
 
     assert cause(job) == ("failed", "user_code")
     assert "build" in detail(job)
+
+
+class TestBusyDevice:
+    """C23, on a simulated card: what a dead job leaves busy is not handed out before it is free."""
+
+    def test_card_that_a_dead_script_leaves_busy_waits(self, tmp_path: Path) -> None:
+        cards = Cards(tmp_path / "cards.json")
+        settings = CARD_SETTINGS | {"TRAINSHED_SIMULATED_INVENTORY": str(cards.path)}
+        on_card = {"device_type": "cuda"}
+        with code_stack(tmp_path / "home", settings) as stack:
+            job_id = submit(
+                stack, "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(600)", job=on_card
+            )
+            stack.until(lambda: lines(stack, job_id) or None, "its pid")
+            cards.plant(FIRST, processes=[ANA])
+            stack.until(lambda: "foreign_process" in notices(stack, job_id) or None, "the process is seen")
+
+            os.kill(int(lines(stack, job_id)[0].split()[1]), 9)
+
+            assert cause(stack.wait(job_id)) == ("failed", "trainer_killed")
+            until_state(stack, FIRST, "in_use_elsewhere")
+            waiting = submit(stack, GOOD, job=on_card)
+            stack.until(lambda: stack.job(waiting).get("waiting"), "why it waits")
+            assert stack.job(waiting)["waiting"]["code"] == "devices_unavailable"
+            cards.plant(FIRST, processes=[])
+            assert cause(stack.wait(waiting)) == ("succeeded", None)

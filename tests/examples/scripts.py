@@ -25,7 +25,8 @@ Json = dict[str, Any]
 class Example:
     """One folder: its command long enough to be interrupted, and options of `trainshed run` that it needs.
 
-    `result` are the metrics that tell whether two runs are equal; `outputs` what it leaves.
+    `result` are the metrics that tell whether two runs are equal; `outputs` what it leaves. A metric of step `saved_by`
+    is printed when a checkpoint has been written.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Example:
     result: tuple[str, ...] = ("loss", "val_loss", "val_accuracy")
     options: tuple[str, ...] = ()
     ranks: int = 1
+    saved_by: int = 1
 
     @property
     def needs_packages(self) -> bool:
@@ -88,6 +90,10 @@ class Started:
 
     def of_kind(self, kind: str) -> list[Json]:
         return [document for document in self.documents if document.get("kind") == kind and "seq" in document]
+
+    def step(self) -> int:
+        """How far the metrics have come."""
+        return max((int(entry["progress"]["step"]) for entry in self.of_kind("metric")), default=0)
 
     def said(self) -> str:
         return (self.folder.parent / "stderr").read_text()[-3000:]

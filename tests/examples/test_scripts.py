@@ -40,8 +40,14 @@ FOREST = Example(
     ("accuracy", "val_accuracy"),
 )
 LIGHTNING = Example("lightning_digits", ("python", "train.py", "--epochs", "20"), ("model.ckpt",), options=PACKAGES)
+# It saves after it has told the metrics of an epoch, which has 90 steps.
 HUGGING_FACE = Example(
-    "hf_trainer", ("python", "train.py", "--epochs", "6"), ("model",), ("eval_loss", "eval_accuracy"), PACKAGES
+    "hf_trainer",
+    ("python", "train.py", "--epochs", "5"),
+    ("model",),
+    ("eval_loss", "eval_accuracy"),
+    PACKAGES,
+    saved_by=180,
 )
 ALL = (PLAIN, DDP, KERAS, FOREST, LIGHTNING, HUGGING_FACE)
 
@@ -59,10 +65,10 @@ def two_slots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield stack
 
 
-def killed_after_a_checkpoint(stack: Stack, started: Started) -> str:
+def killed_after_a_checkpoint(stack: Stack, started: Started, saved_by: int) -> str:
     """Kill the command of the first attempt once a checkpoint of it is stored; the job's id."""
     job_id = started.job_id(stack)
-    stack.until(lambda: started.of_kind("metric") or None, "a metric", detail=started.said)
+    stack.until(lambda: started.step() >= saved_by or None, "a metric", detail=started.said)
     pids = hold_still(job_id)
     assert pids
     path = f"/v1/jobs/{job_id}/checkpoints"
@@ -78,7 +84,7 @@ class TestAsJobs:
         self, two_slots: Stack, tmp_path: Path, example: Example
     ) -> None:
         with running(two_slots, example, tmp_path, "--retries", "1", "--name", example.name) as started:
-            job_id = killed_after_a_checkpoint(two_slots, started)
+            job_id = killed_after_a_checkpoint(two_slots, started, example.saved_by)
             assert started.code() == 0, started.said()
         job, files = started.documents[-2:]
         assert (job["id"], job["state"], job["attempt"]) == (job_id, "succeeded", 2)
@@ -127,6 +133,14 @@ class TestAsJobs:
         # The two kinds do not overlap, so every bird of the validation part is told apart.
         assert newest(started.documents[-2], ["val_accuracy"]) == {"val_accuracy": 1.0}
         assert json.loads((started.folder / "out" / "importances.json").read_text()) == {"0": 1.0}
+
+    def test_without_a_bundle_a_module_of_the_worker_runs(self, two_slots: Stack, tmp_path: Path) -> None:
+        module = Example("sklearn_forest", ("python", "-m", "platform", "terse"), ())
+        with running(two_slots, module, tmp_path, "--no-bundle", "--success", "exit") as started:
+            assert started.code() == 0, started.said()
+        assert started.documents[-1] == {"job_id": started.documents[0]["id"], "output": None, "files": []}
+        lines = [line for entry in started.of_kind("log") for line in entry["lines"]]
+        assert [line.startswith("Linux-") for line in lines] == [True]
 
 
 class TestByThemselves:

@@ -15,7 +15,7 @@ from app.cli.program import app as command_line
 from app.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 PICTURES = sorted((ROOT / "docs/pictures").iterdir())
 DRAWINGS = [path for path in PICTURES if path.suffix == ".svg"]
 PHOTOGRAPHS = [path for path in PICTURES if path.suffix == ".png"]
@@ -40,7 +40,8 @@ def commands(page: Path) -> Iterator[list[str]]:
     text = page.read_text(encoding="utf-8")
     for block in (*blocks(text, "sh"), *blocks(text, "console")):
         for line in block.splitlines():
-            words = line.removeprefix("$ ").split("#")[0].split()
+            # What stands behind `--` is a command of the user's own.
+            words = line.removeprefix("$ ").split("#")[0].split(" -- ")[0].split()
             if words[:1] == ["trainshed"] and not line.startswith(" "):
                 yield words[1:]
 
@@ -84,7 +85,7 @@ class TestPictures:
 
 
 class TestExamplesInPages:
-    @pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md", "docs/operations.md"])
+    @pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md", "docs/operations.md", "docs/scripts.md"])
     def test_commands_and_their_options_exist(self, page: str) -> None:
         group = get_command(command_line)
         found = list(commands(ROOT / page))

@@ -134,6 +134,13 @@ class TestNeeded:
         assert refused.value.jobs == [waiting]
         delete(history, other)
 
+    def test_an_id_that_only_stands_in_a_spec_holds_nothing(self, history: History) -> None:
+        source = history.job()
+        for spec in ({"script": {"command": ["python", "report.py", source]}}, {"tags": {"from": source}}):
+            history.job(state=JobState.QUEUED, finished_at=None, effective_spec=spec)
+        delete(history, source)
+        assert source not in history.jobs()
+
     def test_a_job_that_is_over_needs_nothing(self, history: History) -> None:
         source = history.job()
         history.job(effective_spec={"initialize_from": {"job": source, "checkpoint": "best"}})

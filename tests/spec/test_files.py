@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.spec.files import check_script, has_module, missing_file, nearest_file
+from app.spec.files import check_script, has_module, missing_file, missing_requirements, nearest_file
 
 NAMES = frozenset({"train.py", "src/evaluate.py", "nets/__init__.py", "nets/small.py", "requirements.txt", "fast.so"})
 
@@ -24,7 +24,10 @@ class TestCheckScript:
             ["python", "/opt/elsewhere.py"],
             ["python", "folder"],
             ["torchrun", "missing.py"],
-            ["./run.sh", "missing.py"],
+            ["nets/../run.sh", "missing.py"],
+            ["./src/evaluate.py", "missing.py"],
+            ["/opt/run.sh"],
+            ["run.sh"],
         ],
     )
     def test_nothing_is_said_of_files_that_are_there_or_may_be_elsewhere(self, command: list[str]) -> None:
@@ -37,6 +40,8 @@ class TestCheckScript:
             (["python", "-u", "evaluate.py"], "/script/command/2", "src/evaluate.py"),
             (["python3", "-W", "error", "code/train.py"], "/script/command/3", "train.py"),
             (["python", "quite_different.py"], "/script/command/1", None),
+            (["./evaluate.py"], "/script/command/0", "src/evaluate.py"),
+            (["bin/run", "x"], "/script/command/0", None),
         ],
     )
     def test_a_file_that_is_not_there_is_told_with_the_one_that_was_meant(
@@ -45,6 +50,39 @@ class TestCheckScript:
         (problem,) = check_script(command, NAMES)
         assert (problem.pointer, problem.suggestion) == (pointer, nearest)
         assert problem.message.startswith("There is no file '")
+
+    @pytest.mark.parametrize(("name", "meant"), [("train.py", '["python", "train.py"]'), ("fast.so", '["./fast.so"]')])
+    def test_a_file_is_no_program_of_the_path(self, name: str, meant: str) -> None:
+        (problem,) = check_script([name, "--lr", "1"], NAMES)
+        assert (problem.pointer, problem.suggestion) == ("/script/command", meant)
+
+    @pytest.mark.parametrize("command", [["python", "train.py"], ["python", "-u", "./train.py"], ["./run.sh"]])
+    def test_without_a_bundle_there_is_no_file(self, command: list[str]) -> None:
+        (problem,) = check_script(command, None)
+        assert problem.pointer == "/script/bundle"
+
+    @pytest.mark.parametrize("command", [["python", "-m", "x"], ["python", "/opt/x.py"], ["train.py"], ["/bin/true"]])
+    def test_but_perhaps_a_program(self, command: list[str]) -> None:
+        assert check_script(command, None) == []
+
+
+class TestMissingRequirements:
+    @pytest.mark.parametrize(
+        ("wanted", "names", "meant"),
+        [
+            ("rich==14.1.0", NAMES, '["rich==14.1.0"]'),
+            ("rich", NAMES, '["rich"]'),
+            ("rich", None, '["rich"]'),
+            ("requirements.txt", None, '["rich==14.1.0"]'),
+            ("requirement.txt", NAMES, "requirements.txt"),
+            ("lists/requirements.txt", NAMES, "requirements.txt"),
+            ("lists/gpu.txt", frozenset({"train.py"}), None),
+        ],
+    )
+    def test_a_list_is_suggested_for_what_is_no_file(
+        self, wanted: str, names: frozenset[str] | None, meant: str | None
+    ) -> None:
+        assert missing_requirements("/x", wanted, names).suggestion == meant
 
 
 class TestNearestFile:

@@ -36,13 +36,44 @@ class TestEntrypoint:
     @pytest.mark.parametrize(
         "entrypoint",
         [
-            *("os.system", "a;id", "../../x", "__import__('os')", "package/module:build", "module.py:build", "a:b()"),
+            *("a;id", "../../x", "__import__('os')", "os", "py:build.py:x"),
             *(":build", "module:", "a b:c", "a:b:c", "a.:b", ".a:b", "1a:b", "ä:b", "a:b\n", "x" * 513 + ":b"),
         ],
     )
     def test_anything_else_is_refused(self, entrypoint: str) -> None:
         problem = problem_at(python(entrypoint=entrypoint), "/model/entrypoint")
         assert problem.suggestion == "package.module:build"
+
+    @pytest.mark.parametrize(
+        ("slip", "meant"),
+        [
+            ("package/module:build", "package.module:build"),
+            ("module.py:build", "module:build"),
+            ("./nets/small.py:build", "nets.small:build"),
+            ("nets.small.build", "nets.small:build"),
+            (" a:b() ", "a:b"),
+            ("net.py", "net:build"),
+        ],
+    )
+    def test_what_was_probably_meant_is_suggested(self, slip: str, meant: str) -> None:
+        assert problem_at(python(entrypoint=slip), "/model/entrypoint").suggestion == meant
+        model = parse_job(python(entrypoint=meant)).model
+        assert isinstance(model, PythonModel)
+        assert model.entrypoint == meant
+
+    def test_one_in_place_of_the_model_becomes_one(self) -> None:
+        problem = only_problem(spec_of(model="nets/small.py:build"))
+        assert problem.suggestion == '{"type": "python", "entrypoint": "nets.small:build"}'
+
+    def test_its_keys_tell_the_kind_of_model_that_was_not_named(self) -> None:
+        assert problem_at(spec_of(model={"entrypoint": "a:b"}), "/model/type").suggestion == "python"
+        assert problem_at(spec_of(model={"hidden": [3]}), "/model/type").suggestion == "mlp"
+
+    @pytest.mark.parametrize("wrong", ["digits.zip", 5, "", "ds_01k0000000000000000000000a"])
+    def test_a_bundle_is_named_by_its_id(self, wrong: object) -> None:
+        problem = problem_at(python(bundle=wrong), "/model/bundle")
+        assert "must be the id of uploaded code or null, for example" in problem.message
+        assert problem.suggestion == BUNDLE
 
     def test_it_has_no_default(self) -> None:
         assert "model.entrypoint is missing" in only_problem(spec_of(model="python")).message
@@ -119,6 +150,12 @@ class TestKnownBefore:
         problem = only(python() | {"framework": "tensorflow", "device_count": 2})
         assert (problem.pointer, problem.suggestion) == ("/device_count", "1")
         assert resolved(python() | {"framework": "torch", "device_count": 2}).device_count == 2
+
+    def test_several_devices_are_for_torch(self) -> None:
+        assert resolved(python() | {"device_count": 2}).device_count == 2
+        problem = only(python() | {"device_count": 2, "framework": "tensorflow"})
+        assert (problem.pointer, problem.suggestion) == ("/device_count", "1")
+        assert "trains on one device" in problem.message
 
     def test_what_needs_no_layers_is_checked_all_the_same(self) -> None:
         assert only(python() | {"device_count": 65}).pointer == "/device_count"

@@ -17,6 +17,7 @@ from app.spec import (
 )
 from app.spec.examples import CODE_EXAMPLES
 from app.spec.monitors import direction_of
+from app.spec.script import EXAMPLE_BUNDLE
 from app.spec.variables import is_ours
 from tests.spec.bodies import body, only_problem, problem_at, problems_of
 
@@ -99,6 +100,30 @@ class TestCommand:
         assert problem.pointer == "/script"
         assert problem.suggestion == '{"command": ["python", "train.py", "--lr", "0.1"]}'
         assert "must be an object with a command, for example {" in problem.message
+
+    @pytest.mark.parametrize(
+        ("wrong", "meant"),
+        [
+            ("train.py", {"command": ["python", "train.py"]}),
+            (["train.py", "--lr", "1"], {"command": ["python", "train.py", "--lr", "1"]}),
+            ("bun_01k0000000000000000000000a", {"bundle": EXAMPLE_BUNDLE, "command": ["python", "train.py"]}),
+        ],
+    )
+    def test_a_file_or_a_bundle_is_suggested_with_what_runs_it(self, wrong: object, meant: dict[str, Any]) -> None:
+        assert json.loads(only_problem({"script": wrong}).suggestion or "") == meant
+
+    def test_a_command_too_long_is_not_repeated(self) -> None:
+        problem = only_problem(script(command=["x"] * 257))
+        assert problem.message.endswith("it is a list of 257.")
+        assert problem.suggestion == '["python", "train.py", "--lr", "0.1"]'
+        assert len(only_problem({"script": ["x" * 4096] * 256}).suggestion or "") < 200
+
+    @pytest.mark.parametrize("command", [["python train.py"], ["python -u", "train.py"], ["python\u00a0x"]])
+    def test_words_in_one_text_are_refused(self, command: list[str]) -> None:
+        assert "must have each word as a text of its own" in only_problem(script(command=command)).message
+
+    def test_a_path_may_have_blanks(self) -> None:
+        assert parse_script(script(command=["./my tools/run"])).script.command == ["./my tools/run"]
 
     def test_one_text_is_suggested_as_words(self) -> None:
         # The words are those of a shell (POSIX quoting), since people copy the line from one.
@@ -197,6 +222,10 @@ class TestEnvironment:
         assert problem.pointer == "/script/environment/requirements"
         assert problem.suggestion == "requirements.txt"
 
+    def test_lines_of_such_a_file_are_a_list(self) -> None:
+        problem = only_problem(environment(requirements="rich==14.1.0\nnumpy"))
+        assert 'what is in such a file is a list, for example ["rich==14.1.0"]' in problem.message
+
     def test_requirements_are_a_file_or_a_list(self) -> None:
         for wanted in ("lists/gpu.txt", ["rich==14.1.0"], [], None):
             assert parse_script(environment(requirements=wanted)).script.environment.requirements == wanted
@@ -221,7 +250,16 @@ class TestUnknownKeys:
         assert problem_at(raw, pointer).suggestion == suggestion
 
     def test_a_command_without_a_script_leads_to_one(self) -> None:
-        assert problem_at({"command": ["python", "train.py"]}, "/command").suggestion == "script.command"
+        wrong = {"command": ["python", "train.py"], "bundle": EXAMPLE_BUNDLE, "data": {"train": DATA}}
+        found = {problem.pointer: problem.suggestion for problem in problems_of(wrong)}
+        assert found.pop("/script") is not None
+        assert found == {"/command": "script.command", "/bundle": "script.bundle", "/data": "script.data"}
+
+    def test_a_misspelt_script_is_told_as_one(self) -> None:
+        assert problem_at({"Scripts": {"command": ["python"]}}, "/Scripts").suggestion == "script"
+
+    def test_a_library_without_a_worker_of_its_own_runs_in_any(self) -> None:
+        assert only_problem(script() | {"framework": "sklearn"}).suggestion == "python"
 
     def test_a_framework_of_scripts_is_told_as_such_in_a_model_job(self) -> None:
         assert only_problem(body(framework="python")) == SpecProblem(

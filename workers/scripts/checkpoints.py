@@ -79,11 +79,17 @@ class CheckpointFolder:
             self.watched.announce(path.parts[0], standing)
 
     def look(
-        self, now_s: float, standing: Standing, *, all_of_them: bool = False, only_look: bool = False
+        self,
+        now_s: float,
+        standing: Standing,
+        *,
+        all_of_them: bool = False,
+        only_look: bool = False,
+        last: bool = False,
     ) -> Made | None:
         """Look at the folder, and make a checkpoint when something new in it is complete.
 
-        `all_of_them`: the script has ended in order, so everything is complete.
+        `last`: the script has ended; `all_of_them`: in order, so everything is complete.
         """
         entries = self._entries()
         if entries is None:
@@ -91,7 +97,7 @@ class CheckpointFolder:
         self.watched.look(entries, now_s, standing)
         if only_look or not (names := self.watched.ripe(now_s, all_of_them=all_of_them)):
             return None
-        if self._waiting() >= WAITING_LIMIT and not all_of_them:
+        if self._waiting() >= WAITING_LIMIT and not last:
             return None
         return self._make(names) if (names := self._sound(names)) else None
 

@@ -68,7 +68,7 @@ class Keeper:
         if everything is None:
             return None
         self._take_announced()
-        return self._folder.look(ended_s, self._standing(), all_of_them=everything)
+        return self._folder.look(ended_s, self._standing(), all_of_them=everything, last=True)
 
     @property
     def step(self) -> int:

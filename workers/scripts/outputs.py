@@ -66,14 +66,26 @@ def collect(job: Job, folders: Folders, unpacked: Contents | None, started_ns: i
     Raises:
         UnusableOutputs: too much or too many, a file of a known format that was cut off, or no room to pack.
     """
-    folder, entries = folders.outputs, _entries(folders.outputs, MOST_FILES)
-    if not _files(entries):
-        folder, entries = folders.code, _new_in_code(folders.code, unpacked, started_ns)
-        if files := _files(entries):
-            shown = ", ".join(_shown(file.name) for file in files[:_FIRST]) + (", …" if len(files) > _FIRST else "")
-            say(
-                "outputs_from_code", f"The output folder is empty; new files beside the code are kept instead: {shown}."
-            )
+    entries = _entries(folders.outputs, MOST_FILES)
+    if _files(entries):
+        return _kept(job, folders, folders.outputs, entries, say)
+    try:
+        return _kept_from_code(job, folders, _new_in_code(folders.code, unpacked, started_ns), say)
+    except UnusableOutputs as error:  # a data set that was unpacked there, for example: nobody called it an output
+        say("outputs_from_code", f"The output folder is empty, and nothing beside the code is kept: {error}")
+        return []
+
+
+def _kept_from_code(job: Job, folders: Folders, entries: list[Entry], say: Say) -> list[Output]:
+    files = _files(entries)
+    outputs = _kept(job, folders, folders.code, entries, say)
+    if files:
+        names = ", ".join(_shown(file.name) for file in files[:_FIRST]) + (", …" if len(files) > _FIRST else "")
+        say("outputs_from_code", f"The output folder is empty; new files beside the code are kept instead: {names}.")
+    return outputs
+
+
+def _kept(job: Job, folders: Folders, folder: Path, entries: list[Entry], say: Say) -> list[Output]:
     _tell_skipped(entries, say)
     _check(job, folder, entries)
     try:

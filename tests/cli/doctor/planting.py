@@ -14,6 +14,7 @@ from app.cli.doctor.findings import Finding, Status
 from app.cli.doctor.place import Place
 from app.settings import Settings
 from tests.workers.inventory.nvml_stand_in import Card, NvmlStandIn
+from workers.sandbox import NAMESPACE
 
 GIB: Final = 1024**3
 H200: Final = Card("GPU-0", "00000000:01:00.0")

@@ -11,7 +11,9 @@ class TestNetwork:
     def test_it_is_named_what_keeps_it_in(self, host: Host, means: str) -> None:
         host.isolation = means
 
-        assert host.examine()["code.network"].message == f"Code of users is kept from the network by a {means} of its own."
+        assert (
+            host.examine()["code.network"].message == f"Code of users is kept from the network by a {means} of its own."
+        )
         assert host.warnings() == {}
 
     def test_filter_alone_is_a_warning(self, host: Host) -> None:

@@ -78,4 +78,3 @@ class TestRequest:
 
     def test_sandbox_travels_as_plain_json(self) -> None:
         assert Sandbox(*json.loads(json.dumps(SANDBOX))) == SANDBOX
-

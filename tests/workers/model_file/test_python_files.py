@@ -25,7 +25,10 @@ from workers.model_file import (
 )
 from workers.preparation import read_dataset
 
-WEIGHTS = {"lin.weight": np.ones((3, 4), np.float32), "norm.num_batches_tracked": np.array(7, np.int64)}
+WEIGHTS: dict[str, np.ndarray[Any, Any]] = {
+    "lin.weight": np.ones((3, 4), np.float32),
+    "norm.num_batches_tracked": np.array(7, np.int64),
+}
 Change = Callable[[dict[str, Any]], None]
 
 

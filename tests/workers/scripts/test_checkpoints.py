@@ -46,7 +46,7 @@ class Shelf:
 
     def look(self, step: int = 1, metrics: dict[str, float] | None = None, *, at_end: bool = False) -> Made | None:
         self.now_s += QUIET
-        return self.folder.look(self.now_s, Standing(step, 2, metrics or {}), all_of_them=at_end)
+        return self.folder.look(self.now_s, Standing(step, 2, metrics or {}), all_of_them=at_end, last=at_end)
 
     def settled(self, step: int = 1, metrics: dict[str, float] | None = None) -> Made | None:
         """Two looks: what is there now has rested."""
@@ -206,6 +206,16 @@ class TestSpoiledFolders:
         assert shelf.codes == ["checkpoint_file_skipped"]
         assert made is not None
         check(shelf.work_dir / made.path / "files.zip", Limits())
+
+    def test_file_that_changes_while_it_is_packed_spoils_that_try_alone(self, shelf: Shelf) -> None:
+        (shelf.here / "last.bin").write_text("old")
+        shelf.look()
+        (shelf.here / "last.bin").write_text("newer")
+
+        assert shelf.folder._make(["last.bin"]) is None
+        assert list((shelf.work_dir / "staged").iterdir()) == []
+        assert shelf.codes == []
+        assert shelf.names(shelf.settled()) == ["last.bin"]
 
     def test_staged_folder_that_was_taken_away_costs_a_notice(self, shelf: Shelf) -> None:
         (shelf.work_dir / "staged").rmdir()

