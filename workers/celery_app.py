@@ -43,7 +43,7 @@ from workers.predictions import ModelTasks
 from workers.predictor_handle import Predictor
 from workers.survey import survey
 from workers.task_taker import Tools
-from workers.user_launch import UserLaunch
+from workers.user_models import user_launch
 
 log = structlog.get_logger("worker")
 
@@ -162,7 +162,7 @@ def build_tasks(equipment: Equipment, instance: str, slots: int) -> ModelTasks:
         exports=exports,
         make_predictor=Predictor,
         instance=instance,
-        user_launch=UserLaunch.of(equipment),
+        user_launch=user_launch(equipment),
     )
     return ModelTasks(tools, slots)
 

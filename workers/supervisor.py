@@ -37,7 +37,7 @@ from workers.protocol import Artifact, Started
 from workers.recorder import Recorder, StartedFacts
 from workers.spool import Spool
 from workers.stopping import SECOND_NS, StopReason
-from workers.user_exporter import exporter_for
+from workers.user_models import exporter_for
 from workers.watch import Watch
 from workers.work_meter import WorkMeter
 

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from app.predictions.files import CODE_FORMATS
-from app.spec import AnyEffective, code_of
 from workers import user_answer
-from workers.equipment import Equipment
 from workers.exporting import Export
 from workers.exports import ExportedFile, ExportFailed, Format, Limits
 from workers.exports.python_model import MADE
 from workers.ownership import remove_tree, take_folder
 from workers.predictor_handle import PredictionRefused
-from workers.user_launch import Task, UserCode, UserLaunch
+from workers.user_launch import Task, UserCode
 from workers.user_process import NotStarted, UserCodeEnded, UserProcess
 
 _MOST_BYTES: Final = 64 * 1024
@@ -38,15 +36,6 @@ class Starts(Protocol):
         task: Task = "predict",
         file: Path | None = None,
     ) -> UserProcess: ...
-
-
-def exporter_for(equipment: Equipment, spec: AnyEffective) -> Export:
-    """What makes the exports of a job that has just been trained."""
-    code = code_of(spec)
-    if code is None:
-        return equipment.export
-    launch, own = UserLaunch.of(equipment), UserCode(spec.framework, code)
-    return UserExporter(launch, own, equipment.export, equipment.code.max_artifact_bytes)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import secrets
 import shutil
 import sys
-import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,6 @@ from workers.code_preparation import Asking, Packages, archive_limits, packages_
 from workers.code_terms import CodeTerms
 from workers.environment import trainer_environment
 from workers.environments.errors import EnvironmentCancelled, EnvironmentFailed
-from workers.equipment import Equipment
 from workers.launch_port import Launcher, LaunchFailed, LaunchRequest
 from workers.ownership import remove_tree
 from workers.protocol import ModelErrand
@@ -38,6 +37,7 @@ ENTRIES: Final[Mapping[Task, str]] = {
 _MODEL: Final = "model"
 _SECOND_NS: Final = 1_000_000_000
 _MEMORY_BYTES: Final = 4 * 1024**3
+_MOST_AT_ONCE: Final = 128
 _COPIES: Final = 4
 """Of the weights: as they are read, in the model, and what the framework makes of them on the way."""
 
@@ -59,20 +59,21 @@ def user_code(session: Session, job_id: str) -> UserCode | None:
 
 @dataclass
 class _Numbers:
-    """The names of locks are used again: a file of a lock stays for good."""
+    """The names of locks are used again, since a file of a lock stays for good; the longest unused comes first.
 
-    taken: set[int] = field(default_factory=set)
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    So a process that cannot be killed, and holds its lock, is in the way of one start among many.
+    """
+
+    free: deque[int] = field(default_factory=lambda: deque(range(_MOST_AT_ONCE)))
 
     def take(self) -> int:
-        with self.turn:
-            number = next(number for number in range(len(self.taken) + 1) if number not in self.taken)
-            self.taken.add(number)
-            return number
+        try:
+            return self.free.popleft()
+        except IndexError:
+            raise NotStarted(f"{_MOST_AT_ONCE} processes for code of python models run here already.") from None
 
-    def free(self, number: int) -> None:
-        with self.turn:
-            self.taken.discard(number)
+    def give_back(self, number: int) -> None:
+        self.free.append(number)
 
 
 _NUMBERS: Final = _Numbers()
@@ -83,7 +84,8 @@ _NUMBERS: Final = _Numbers()
 class UserLaunch:
     """What this host starts such processes with; safe to use from several threads.
 
-    `base`: the worker's own environment. `packages` None: no requirements are installed here.
+    `base`: the worker's own environment. `packages` None: no requirements are installed here. `onnx`: the Python that
+    has onnxruntime.
     """
 
     launcher: Launcher
@@ -93,19 +95,7 @@ class UserLaunch:
     base: Mapping[str, str]
     terms: CodeTerms = field(default_factory=CodeTerms)
     packages: Packages | None = None
-
-    @classmethod
-    def of(cls, equipment: Equipment) -> "UserLaunch":
-        """With what attempts are started with."""
-        return cls(
-            launcher=equipment.launcher,
-            interpreters=equipment.interpreters,
-            run_dir=equipment.run_dir,
-            clock=equipment.clock,
-            base=equipment.environment,
-            terms=equipment.code,
-            packages=equipment.environments,
-        )
+    onnx: Path = Path(sys.executable)
 
     def start(
         self,
@@ -133,7 +123,7 @@ class UserLaunch:
         def give_back() -> None:
             if self.packages is not None:
                 self.packages.release(name)
-            _NUMBERS.free(number)
+            _NUMBERS.give_back(number)
 
         try:
             python = self._own(code) if task == "check" else self._python_of(code, model, name, cancelled)
@@ -152,9 +142,9 @@ class UserLaunch:
         return self.clock.boot_ns() + int(seconds * _SECOND_NS)
 
     def _request(self, errand: ModelErrand, work_dir: Path, task: Task, until_boot_ns: int) -> LaunchRequest:
-        onnx = task == "check" and errand.framework == "torch"  # read by onnxruntime, which this Python has
+        loads_onnx = task == "check" and errand.framework == "torch"
         return LaunchRequest(
-            interpreter=Path(sys.executable) if onnx else self.interpreters[errand.framework],
+            interpreter=self.onnx if loads_onnx else self.interpreters[errand.framework],
             environment=trainer_environment([], errand.threads, work_dir, self.base),
             assignment=errand,
             lock_dir=self.run_dir / "locks",

@@ -182,7 +182,7 @@ class UserProcess:
         if self._end is None:
             return UserCodeEnded("It closed its socket." + self._last_words())
         why = "its launcher died" if isinstance(self._end, LauncherGone) else "its lock is held by another process"
-        return NotStarted(f"The process could not be kept: {why}.")
+        return NotStarted(f"The process could not be kept: {why}.{self._last_words()}")
 
     def _last_words(self) -> str:
         text = self._output.decode(errors="replace").strip().replace("\0", "\ufffd")

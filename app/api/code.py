@@ -20,8 +20,8 @@ from app.datasets.models import Dataset
 from app.datasets.roots import root_of
 from app.errors import NotFound
 from app.jobs.inputs import Needed
-from app.spec import AnySpec, Code, InvalidSpec, NotEnabled, PythonModel, ScriptSpec, SpecProblem, code_of
-from app.spec.files import check_script, has_module, missing_requirements, nearest_file
+from app.spec import AnySpec, Code, InvalidSpec, JobSpec, NotEnabled, PythonModel, ScriptSpec, SpecProblem, code_of
+from app.spec.files import check_script, has_module, missing_requirements, nearest_file, shell_words
 from app.spec.problems import pointer
 from app.spec.requirements import MOST_BYTES, InvalidRequirements, parse_requirements
 from app.storage import MissingObject
@@ -74,9 +74,9 @@ def check_code(services: Services, principal: Principal, spec: AnySpec) -> Found
         problems += check_script(spec.script.command, names)
     if problems:
         raise InvalidSpec(problems)
-    if bundle is None or names is None:
-        return found
-    warnings = _entrypoint(spec, names)
+    warnings = _shell(spec) if isinstance(spec, ScriptSpec) else _entrypoint(spec, names)
+    if bundle is None:
+        return replace(found, warnings=tuple(warnings))
     inputs = (Needed(bundle.id, f"/{code.place}/bundle"), *found.inputs)
     return replace(found, inputs=inputs, warnings=tuple(warnings))
 
@@ -146,8 +146,15 @@ def _storage(bundle: Bundle, code: Code) -> Iterator[None]:
         raise StorageUnavailable from error
 
 
-def _entrypoint(spec: AnySpec, names: frozenset[str]) -> list[str]:
-    if isinstance(spec, ScriptSpec) or not isinstance(spec.model, PythonModel):
+def _shell(spec: ScriptSpec) -> list[str]:
+    words = shell_words(spec.script.command)
+    if not words:
+        return []
+    return [f"'{words[0]}' is given to the program as it is: no shell reads the command, unless it begins with one."]
+
+
+def _entrypoint(spec: JobSpec, names: frozenset[str] | None) -> list[str]:
+    if names is None or not isinstance(spec.model, PythonModel):
         return []
     module = spec.model.entrypoint.partition(":")[0]
     if has_module(module, names):

@@ -15,6 +15,7 @@ _MOST_COMPARED: Final = 1000  # names; a bundle may have thousands, and each com
 _SHOWN: Final = 5
 _LONGEST_SHOWN: Final = 200
 _FILE_NAME: Final = re.compile(r"/|\.[A-Za-z]+$")
+_OF_A_SHELL: Final = frozenset({"&&", "||", "|", "&", ">", ">>", "<", "2>", "2>&1"})
 _PYTHON: Final = ("python", "python3")
 _WITH_VALUE: Final = ("-W", "-X")
 _SUFFIX: Final = ".py"
@@ -44,6 +45,11 @@ def check_script(command: Sequence[str], names: Collection[str] | None) -> list[
         return [SpecProblem(pointer(("script", "bundle")), sentence, EXAMPLE_BUNDLE)]
     where = pointer(("script", "command", position))
     return [] if name in names else [missing_file(where, name, names)]
+
+
+def shell_words(command: Sequence[str]) -> list[str]:
+    """Return the words that mean something to a shell alone, such as `&&` or `>`; the program gets them as they are."""
+    return [word for word in command[1:] if word in _OF_A_SHELL]
 
 
 def _no_program(name: str) -> SpecProblem:

@@ -38,6 +38,12 @@ class TestBundle:
         found = only_error(coder.post("/v1/jobs", json=script(bundle, command=["train.py"])))
         assert (found["pointer"], found["suggestion"]) == ("/script/command", '["python", "train.py"]')
 
+    def test_what_only_a_shell_would_understand_is_a_warning(self, coder: Api, bundle: str) -> None:
+        (warning,) = submitted(coder, script(bundle, command=["python", "train.py", ">", "log.txt"]))["warnings"]
+        assert warning.startswith("'>' is given to the program as it is: no shell reads the command")
+        words = ["bash", "-c", "python train.py > log.txt"]
+        assert submitted(coder, script(None, command=words))["warnings"] == []
+
     def test_what_runs_without_a_bundle_is_not_looked_for(self, coder: Api) -> None:
         assert submitted(coder, script(None, command=["python", "/opt/elsewhere.py"]))["warnings"] == []
 

@@ -112,13 +112,12 @@ class TestLimits:
 
     @pytest.mark.parametrize("who", [pytest.param(ORDINARY, id="ordinary"), *EVERYBODY[2:]])
     def test_processes_end_at_the_limit(self, who: Who, tmp_path: Path) -> None:
-        """Each child waits for its parent's end, which ends it (PR_SET_PDEATHSIG); the last fork is refused."""
-        waits = "[ctypes.CDLL(None).prctl(1, 9, 0, 0, 0), signal.pause()]"
+        """Each child waits until its parent has ended, which closes the pipe; the last fork is refused."""
+        waits = "[os.close(write), os.read(read, 1), os._exit(0)]"
         forks = f"[tried(os.fork) or {waits} for _ in range(60)]"
+        asked = f"(lambda read, write: [pid for pid in {forks} if isinstance(pid, int)])(*os.pipe())"
 
-        found = sandboxed(
-            f"[[pid for pid in {forks} if isinstance(pid, int)], tried(os.fork)]", tmp_path, who, max_processes=20
-        )
+        found = sandboxed(f"[{asked}, tried(os.fork)]", tmp_path, who, max_processes=20)
 
         assert found[1] == "EAGAIN"
         assert 10 <= len(found[0]) <= 20

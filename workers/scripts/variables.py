@@ -140,9 +140,9 @@ def program_of(word: str, interpreter: Path, code: Path, path: str) -> str | Non
         return str(interpreter)
     if "/" in word:
         found = code / word
-        return str(found) if found.exists() else None
+        return str(found) if os.access(found, os.F_OK) else None
     for folder in (str(interpreter.parent), *path.split(os.pathsep)):
         file = Path(folder or ".") / word
-        if file.is_file() and os.access(file, os.X_OK):
+        if os.access(file, os.X_OK) and file.is_file():  # in this order: a closed folder is no error of access
             return str(file)
     return None

@@ -126,6 +126,11 @@ class TestProgramOf:
 
         assert program_of("tool", programs / "bin/python", programs / "code", str(programs / "other")) is None
 
+    @pytest.mark.parametrize("word", ["x" * 300, "/" + "x" * 300], ids=["on PATH", "as a path"])
+    def test_place_that_cannot_be_looked_at_has_no_program(self, programs: Path, word: str) -> None:
+        # No name has more than 255 bytes, so the kernel refuses to look, as it does in a folder that is closed to us.
+        assert program_of(word, programs / "bin/python", programs / "code", str(programs / "other")) is None
+
 
 class TestInsideTheCommand:
     def test_command_sees_it_all(self, tmp_path: Path) -> None:

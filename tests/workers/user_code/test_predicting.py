@@ -102,8 +102,6 @@ class TestWhatIsKept:
         second = asker.left()
         assert len(first) == len(second) == 2
         assert len({*first} & {*second}) == 1, "the one that nobody has asked for longest has gone"
-        locks = list((asker.launch.run_dir / "locks").iterdir())
-        assert len(locks) <= 3, "names of locks are used again"
 
     def test_what_nobody_asks_is_ended(self, make_asker: Callable[..., Asker]) -> None:
         now = [0.0]

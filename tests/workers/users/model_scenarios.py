@@ -40,8 +40,14 @@ def launch(worker: Worker) -> UserLaunch:
     python = worker.folder / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH={os.environ["PYTHONPATH"]} exec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    launcher = ColdLauncher(users=worker.users)
-    return UserLaunch(launcher, {"torch": python}, worker.run_dir, SystemClock(), {"PATH": os.environ["PATH"]})
+    return UserLaunch(
+        launcher=ColdLauncher(users=worker.users),
+        interpreters={"torch": python},
+        run_dir=worker.run_dir,
+        clock=SystemClock(),
+        base={"PATH": os.environ["PATH"]},
+        onnx=python,
+    )
 
 
 def left(worker: Worker) -> dict[str, Any]:
