@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import Final
 
-from workers import call_filter
+from workers.call_filter import install, is_known, no_network
 from workers.privileges import drop_capabilities
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -46,4 +46,4 @@ def _limit(kind: int, most: int) -> None:
 
 def _shut_off_network() -> bool:
     """Install a system call filter under which socket() makes AF_UNIX sockets alone; False where there is none."""
-    return call_filter.is_known() and call_filter.install(call_filter.no_network())
+    return is_known() and install(no_network())

@@ -33,7 +33,7 @@ from workers.launch_port import (
 )
 from workers.locks import lock_names
 from workers.processes import LAUNCH_TAG, await_end, kill_launch, kill_process
-from workers.protocol import Assignment, ScriptAssignment, Stop, encode
+from workers.protocol import Assignment, ModelErrand, ScriptAssignment, Stop, encode
 from workers.sweep import sweep
 from workers.trainer_user import NoUserFree, TrainerUsers
 
@@ -291,7 +291,7 @@ def _socket_pair(
     return our_end, their_end
 
 
-def _fill(descriptor: int, assignment: Assignment | ScriptAssignment) -> None:
+def _fill(descriptor: int, assignment: Assignment | ScriptAssignment | ModelErrand) -> None:
     """Put the assignment into a file without a name: it may be larger than a packet, and nobody else can open it."""
     with open(descriptor, "wb", closefd=False) as file:
         file.write(assignment.model_dump_json().encode())

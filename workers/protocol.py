@@ -119,8 +119,9 @@ class ScriptAssignment(_Record):
     """All that the host of a script is told. It reads it as plain JSON: it has no pydantic.
 
     `interpreter` is the Python that "python" in `command` means. `bundle` is the archive (None: the command needs
-    none), `inputs` are the data files by name, `resume` is the folder of a checkpoint (`files.zip` and its manifest)
-    whose step is `resume_step`. All paths but those of data read in place lie inside `work_dir`.
+    none), `inputs` are the data files by name, `digests` the SHA-256 that those read in place must have. `resume` is
+    the folder of a checkpoint (`files.zip` and its manifest) whose step is `resume_step`. All paths but those of data
+    read in place lie inside `work_dir`.
     """
 
     job_id: str
@@ -137,6 +138,7 @@ class ScriptAssignment(_Record):
     bundle: str | None = None
     bundle_format: str | None = None
     inputs: dict[str, str] = Field(default_factory=dict)
+    digests: dict[str, str] = Field(default_factory=dict)
     resume: str | None = None
     resume_step: int | None = None
     monitor: ScriptMonitor | None = None

@@ -18,7 +18,8 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from workers import call_filter, landlock
+from workers.call_filter import install, is_known, no_dangerous_calls
+from workers.landlock import restrict
 from workers.privileges import become, drop_capabilities, effective
 from workers.process_counts import allowance, tasks_of
 
@@ -88,9 +89,9 @@ def enter(sandbox: Sandbox, uid: int | None = None) -> str | None:
     counted_alone = uid is not None or how == USER_NAMESPACE
     _limit(sandbox, already=0 if counted_alone else tasks_of(os.getuid()))
     drop_capabilities()
-    landlock.restrict()
-    if call_filter.is_known():
-        call_filter.install(call_filter.no_dangerous_calls(unix_sockets_only=how == FILTER))
+    restrict()
+    if is_known():
+        install(no_dangerous_calls(unix_sockets_only=how == FILTER))
     _show_memory()
     if uid is None:
         os.umask(OWN_ACCOUNT_FILES)
@@ -102,7 +103,7 @@ def _shut_off(*, needs_loopback: bool) -> str:
     if _succeeds(_make_user_namespace):
         _make_user_namespace()
         return USER_NAMESPACE
-    if needs_loopback or not call_filter.is_known():
+    if needs_loopback or not is_known():
         raise NoIsolation
     return FILTER
 

@@ -50,6 +50,7 @@ def make_script_assignment(
         bundle=None if sources.bundle is None else str(sources.bundle),
         bundle_format=None if claim.bundle is None else claim.bundle.format,
         inputs=sources.inputs,
+        digests={found.name: found.digest for found in claim.inputs if found.uri is not None},
         resume=None if beginning.resume is None else str(beginning.resume),
         resume_step=None if beginning.checkpoint is None else beginning.checkpoint.step,
         monitor=None if monitor is None else ScriptMonitor(metric=monitor.metric, mode=monitor.mode),
@@ -76,8 +77,8 @@ def fetch_inputs(claim: Claim, work_dir: Path, storage: Storage, roots: DataRoot
 
 def _place(found: ClaimedInput, folder: Path, storage: Storage, roots: DataRoots) -> str:
     if found.uri is not None:
-        root, path = roots.folder_of(found.uri)
-        return str(root / path)
+        root, below = roots.folder_of(found.uri)
+        return str(root / below)
     path = folder / f"{found.name}.{found.format}"
     storage.get(found.storage_key, path)
     return str(path)

@@ -25,7 +25,8 @@ CAUSES: Final[dict[Cause, CauseFacts]] = {
     Cause.INVALID_DATA: CauseFacts(Budget.FAILURES, "The data could not be used as the spec asks."),
     Cause.USER_CODE: CauseFacts(Budget.FAILURES, "Training raised an error."),
     Cause.ENVIRONMENT_FAILED: CauseFacts(
-        Budget.FAILURES, "What the job's code needs could not be had here: its packages, or a place shut off the network."
+        Budget.FAILURES,
+        "What the job's code needs could not be had here: its packages, or a place shut off the network.",
     ),
     Cause.DIVERGED: CauseFacts(Budget.FAILURES, "The loss became NaN or infinite; try a smaller learning rate."),
     Cause.TIMED_OUT: CauseFacts(Budget.FAILURES, "The job ran longer than its timeout_s."),

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.spec.parse import parse_spec
+from app.spec.parse import parse_job
 from scripts.compose_test import standing
 from scripts.compose_test.commands import Shell
 from scripts.compose_test.engine import Engine
@@ -59,7 +59,7 @@ def series(steps: list[int], attempts: list[int], epochs: list[int] | None = Non
 class TestSpecs:
     @pytest.mark.parametrize("framework", ["torch", "tensorflow"])
     def test_are_accepted_by_the_product(self, framework: str) -> None:
-        accepted = parse_spec(digits(framework, 5, exports=[]))
+        accepted = parse_job(digits(framework, 5, exports=[]))
         assert (accepted.framework, accepted.hyperparameters.epochs) == (framework, 5)
 
     def test_upload_has_three_classes_a_text_column_and_one_gap(self) -> None:

@@ -19,8 +19,8 @@ from tests.jobs.placing import Scene, make_scene
 
 # Source: the table of causes in the design; environment_failed is decided in docs/decisions/0033.
 FAILURES = {
-    "invalid_data", "user_code", "environment_failed", "diverged", "timed_out", "incomplete", "artifact_unreadable", "shared_memory",
-    "device_out_of_memory", "host_out_of_memory", "trainer_killed", "idle",
+    "invalid_data", "user_code", "environment_failed", "diverged", "timed_out", "incomplete", "artifact_unreadable",
+    "shared_memory", "device_out_of_memory", "host_out_of_memory", "trainer_killed", "idle",
 }  # fmt: skip
 LOSSES = {"worker_lost", "device_unavailable", "device_fault"}
 FREE = {"not_claimed", "drained", "preempted"}

@@ -1,6 +1,7 @@
 """What a confined process can still do, tried in a process of its own: the limits are for good."""
 
 import ast
+import os
 import platform
 import subprocess
 import sys
@@ -44,7 +45,7 @@ class TestNetwork:
         assert "PermissionError" in done.stderr
 
     def test_machine_that_we_do_not_know_stays_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+        monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "host", "6.1", "1", "riscv64")))
 
         assert not confinement._shut_off_network()
 

@@ -4,7 +4,8 @@
      "command": ["python", "train.py"], "processes": "one" | "per_device", "variables": {"NAME": "value"},
      "devices": [{"id": "cpu-0@host", "kind": "cuda" | "cpu" | "simulated", …}], "threads": 2, "work_dir": "/…",
      "seed": 0, "bundle": "/…/bundle.zip" | null, "bundle_format": "zip" | "wheel" | null,
-     "inputs": {"train": "/…/data/train.csv"}, "resume": "/…/resume" | null, "resume_step": 40 | null,
+     "inputs": {"train": "/…/data/train.csv"}, "digests": {"train": "0f…"},
+     "resume": "/…/resume" | null, "resume_step": 40 | null,
      "monitor": {"metric": "val_loss", "mode": "min" | "max"} | null, "success": "files" | "exit",
      "limits": {"archive": {"entries", "total_bytes", "file_bytes", "ratio"}, "max_output_bytes", "max_output_files"}}
 
@@ -39,7 +40,10 @@ class Monitor:
 
 @dataclass(frozen=True)
 class Job:
-    """One attempt of a script job. `resume` holds `files.zip` and its manifest; paths are absolute."""
+    """One attempt of a script job. `resume` holds `files.zip` and its manifest; paths are absolute.
+
+    `digests`: the SHA-256 that data read in place must still have.
+    """
 
     job_id: str
     attempt: int
@@ -57,6 +61,7 @@ class Job:
     seed: int = 0
     bundle: Path | None = None
     inputs: Mapping[str, Path] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
     resume: Path | None = None
     resume_step: int = 0
     monitor: Monitor | None = None
@@ -98,6 +103,7 @@ def read(text: bytes | str) -> Job:
         seed=told.get("seed") or 0,
         bundle=work_dir / told["bundle"] if told.get("bundle") else None,
         inputs={name: work_dir / path for name, path in (told.get("inputs") or {}).items()},
+        digests=told.get("digests") or {},
         resume=work_dir / told["resume"] if told.get("resume") else None,
         resume_step=told.get("resume_step") or 0,
         monitor=Monitor(monitor["metric"], monitor["mode"]) if monitor else None,

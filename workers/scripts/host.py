@@ -4,6 +4,7 @@ The launcher forks this process and calls `main`. It always sends exactly one `d
 """
 
 import errno
+import hashlib
 import os
 import socket
 import sys
@@ -103,9 +104,10 @@ def _prepare(job: Job) -> Ready:
     """Make everything ready.
 
     Raises:
-        Unable: the devices are others than the lease says, or the code cannot be unpacked, or not be found.
+        Unable: the devices or the data are others than the job was given, or the code cannot be unpacked, or not found.
     """
     _verify_devices(job)
+    _verify_data(job)
     os.chdir(job.work_dir)  # see variables.temporary
     try:
         folders, unpacked = prepare(job)
@@ -130,6 +132,20 @@ def _verify_devices(job: Job) -> None:
         told = "absent" if found is None else f"'{found}'"
         sentence = f"The script's environment has CUDA_VISIBLE_DEVICES {told} where the lease says '{wanted}'."
         raise Unable(Cause.DEVICE_UNAVAILABLE, sentence)
+
+
+def _verify_data(job: Job) -> None:
+    """Refuse to run on a file of a data root that is not what was registered any more."""
+    for name, digest in job.digests.items():
+        try:
+            with job.inputs[name].open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise Unable(Cause.INVALID_DATA, f"The data set '{name}' cannot be read in its place: {reason}.") from error
+        if found != digest:
+            sentence = f"The data set '{name}' has changed in its place since it was registered. Register it again."
+            raise Unable(Cause.INVALID_DATA, sentence)
 
 
 def _path_of(job: Job, folders: Folders, environment: Mapping[str, str]) -> str:

@@ -140,7 +140,7 @@ class TestRestart:
         bench.make("start-0").attend()
         bench.scene.place()
         bench.make("start-1").attend()
-        assert bench.launcher.next_run().request.assignment.attempt == 1
+        assert bench.launcher.next_run().assignment.attempt == 1
 
 
 class TestStop:

@@ -128,6 +128,7 @@ class TestScripts:
             "train": f"{told.work_dir}/data/train.csv",
             "scans": str(tmp_path / "root" / "2025" / "a.npz"),
         }
+        assert told.digests == {"scans": "e" * 64}, "only what lies outside of the storage may have changed"
         assert Path(told.inputs["train"]).read_bytes() == b"a,b\n"
         leave(host, run, ("out.bin", b"x"))
         host.wait(supervisor)

@@ -89,7 +89,7 @@ class TestSuccess:
         assert request.environment["PATH"] == "/usr/bin"
         assert "secret" not in request.environment.values()
         assert [device.kind for device in request.assignment.devices] == ["cuda"]
-        assert request.assignment.table.builtin == "digits"
+        assert run.assignment.table.builtin == "digits"
         assert Path(request.assignment.work_dir).stat().st_mode & 0o777 == 0o700
         bench.succeed(run)
         bench.wait(supervisor)

@@ -83,7 +83,7 @@ class TestPickles:
         assert not marker.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 class TestKerasFiles:
     def test_one_with_a_lambda_is_loaded_once_in_safe_mode_and_refused(self, tmp_path: Path) -> None:
         marker = tmp_path / "C73_MARKER_SHOULD_NOT_EXIST"
