@@ -23,6 +23,10 @@ _STOPPED: Final = {
     StopReason.FENCED: "The worker lost its hold on the devices and killed the run.",
     StopReason.DEVICE_GONE: "The host does not see the device any more.",
 }
+_CRASHES: Final = frozenset(
+    {signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP}
+)
+"""Signals that a process brings upon itself."""
 _UNREADABLE: Final = str.maketrans({"\x00": "\ufffd"})
 
 
@@ -34,7 +38,12 @@ class Proof(StrEnum):
     EXIT = "exit"
 
 
-_NOTHING_LEFT: Final = {Proof.MODEL: "left no model", Proof.OUTPUT: "left no output file"}
+_NOTHING_LEFT: Final = {
+    Proof.MODEL: "It said that it was done, but left no model.",
+    Proof.OUTPUT: "The command left with exit code 0, but no output file. Write what it makes into the folder that "
+    "TRAINSHED_OUTPUT_DIR names; where there is nothing to keep, let the exit code be enough by script.success "
+    '"exit" (`trainshed run --success exit`).',
+}
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,7 @@ class Watched:
     """What was seen of one attempt from its start to the last event of its launcher.
 
     `lingered`: it did not leave after its last word, and was killed for that. `proof`: what a success must have left.
+    `own_code`: it ran code of the user's.
     """
 
     end: Ended | Busy | LauncherGone
@@ -53,6 +63,7 @@ class Watched:
     out_of_memory: bool = False
     lingered: bool = False
     proof: Proof = Proof.MODEL
+    own_code: bool = False
 
 
 def clean(text: str) -> str:
@@ -124,9 +135,10 @@ def _unexplained(watched: Watched, end: Ended | LauncherGone) -> tuple[Cause, st
         return Cause.INCOMPLETE, _with_tail(f"It left with exit code {end.code}.", watched.tail)
     if watched.last_word.stopped is not None:
         return Cause.TRAINER_KILLED, "It was told to stop by a signal that the worker did not send."
-    missing = f"left with exit code {end.code}" if end.code else _NOTHING_LEFT.get(watched.proof, "nothing was left")
+    unclean = f"It said that it was done, but left with exit code {end.code}."
+    missing = unclean if end.code else _NOTHING_LEFT.get(watched.proof, "It said that it was done before it started.")
     remark = f" {watched.last_word.remark}" if watched.last_word.remark else ""
-    return Cause.INCOMPLETE, _with_tail(f"It said that it was done, but {missing}.{remark}", watched.tail)
+    return Cause.INCOMPLETE, _with_tail(f"{missing}{remark}", watched.tail)
 
 
 def _without_launcher(watched: Watched) -> tuple[Cause, str]:
@@ -141,6 +153,9 @@ def _by_signal(number: int, watched: Watched) -> tuple[Cause, str]:
     if number == signal.SIGBUS:  # memory that was promised and is not there: a full /dev/shm
         return Cause.SHARED_MEMORY, _with_tail("It ended by signal SIGBUS.", watched.tail)
     name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
+    if watched.own_code and number in _CRASHES:
+        crash = f"The code, or a library that it called, crashed: it ended by signal {name}."
+        return Cause.USER_CODE, _with_tail(crash, watched.tail)
     return Cause.TRAINER_KILLED, _with_tail(f"It ended by signal {name}.", watched.tail)
 
 

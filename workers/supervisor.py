@@ -5,6 +5,7 @@ Each attempt has a thread. What it does in the database while the trainer runs i
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -280,7 +281,8 @@ class Supervisor:
             if self._orders.stop is not StopReason.FENCED:
                 self._closing().end_with_quarantine(failed(Cause.DEVICE_FAULT, UNKILLABLE))
                 return
-        self._close(ending_of(watched), work_dir, watched)
+        own_code = code_of(self._claim.spec) is not None
+        self._close(ending_of(replace(watched, own_code=own_code)), work_dir, watched)
 
     def _close(self, ending: Ending, work_dir: Path | None, watched: Watched | None = None) -> None:
         self._holds_devices = False

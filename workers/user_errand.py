@@ -18,6 +18,7 @@ from workers.user_model.errors import UserCodeFailed
 from workers.user_model.saved import load_saved
 
 CODE: Final = "code"
+_GIB: Final = 1024**3
 
 
 def received(assignment: int) -> ModelErrand:
@@ -37,13 +38,17 @@ def opened(errand: ModelErrand) -> tuple[PythonDescription, Encoder, UserModel]:
     Raises:
         UnreadableModel: its files are not what was saved.
         UnsafeArchive, ArchiveTooLarge, NotAnArchive: its code cannot be unpacked.
-        UserCodeFailed: its code fails.
+        UserCodeFailed: its code fails, or needs more memory than it may use.
     """
     os.environ.update(errand.variables)
     if errand.packages is not None:
         activate(errand.packages)
     folder, limits = Path(errand.model), Limits(**errand.archive.model_dump())
-    description, model = load_saved(folder, Path(errand.work_dir, CODE), limits)
+    try:
+        description, model = load_saved(folder, Path(errand.work_dir, CODE), limits)
+    except MemoryError as error:
+        most = f"{errand.memory_bytes / _GIB:.1f} GiB"
+        raise UserCodeFailed(f"To be built, the model needs more memory than the {most} that it may use.") from error
     return description, encoder_of(folder, description), model
 
 
@@ -56,6 +61,6 @@ def safely(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         code, message = "export_failed", str(error)
     except UserCodeFailed as error:
         message = str(error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a framework's own, for one: no memory
+    except BaseException as error:  # noqa: BLE001 - a framework's own, for one: no memory
         message = f"{type(error).__name__}: {error}"
     return {"error": {"code": code, "message": message, "errors": []}}

@@ -7,6 +7,7 @@ from typing import Any
 from app.cli.figures import duration, harmless, number, on_host
 from app.cli.follow import JournalEntry
 
+_QUOTES = " Its last output:"
 # Metrics that say how fast it goes, not how well; they are shown elsewhere.
 _NOT_QUALITY = frozenset({"samples_per_s", "learning_rate", "step_loss"})
 
@@ -97,5 +98,7 @@ def sentence_of(entry: JournalEntry) -> str | None:
     if entry.get("attempt", 0) > 1:
         words.append(f"[attempt {entry['attempt']}]")
     line = " ".join(words)
-    reason = ": ".join(harmless(entry[name]) for name in ("cause", "message") if entry.get(name))
+    # Of a message that has a program's last lines, the sentence: the lines are in the log.
+    parts = (str(entry[name]).partition("\n")[0] for name in ("cause", "message") if entry.get(name))
+    reason = ": ".join(harmless(part.removesuffix(_QUOTES)) for part in parts)
     return f"{line}: {reason}" if reason else line

@@ -23,7 +23,7 @@ class CauseFacts:
 
 CAUSES: Final[dict[Cause, CauseFacts]] = {
     Cause.INVALID_DATA: CauseFacts(Budget.FAILURES, "The data could not be used as the spec asks."),
-    Cause.USER_CODE: CauseFacts(Budget.FAILURES, "Training raised an error."),
+    Cause.USER_CODE: CauseFacts(Budget.FAILURES, "The training code or the script failed."),
     Cause.ENVIRONMENT_FAILED: CauseFacts(
         Budget.FAILURES,
         "What the job's code needs could not be had here: its packages, or a place shut off the network.",
@@ -33,7 +33,7 @@ CAUSES: Final[dict[Cause, CauseFacts]] = {
     Cause.IDLE: CauseFacts(
         Budget.FAILURES, "The job's cards did nothing for its stop_when_idle_s, so it was stopped to free them."
     ),
-    Cause.INCOMPLETE: CauseFacts(Budget.FAILURES, "The trainer ended without saying how."),
+    Cause.INCOMPLETE: CauseFacts(Budget.FAILURES, "It ended without what shows that it was finished."),
     Cause.ARTIFACT_UNREADABLE: CauseFacts(Budget.FAILURES, "A file that the trainer wrote could not be stored."),
     Cause.SHARED_MEMORY: CauseFacts(Budget.FAILURES, "Shared memory ran out; give the host a larger /dev/shm."),
     Cause.DEVICE_OUT_OF_MEMORY: CauseFacts(

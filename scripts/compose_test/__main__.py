@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from scripts.compose_test import edge, evidence, faults, moves, standing, trainers
+from scripts.compose_test import edge, evidence, faults, moves, own_code, standing, trainers
 from scripts.compose_test.base_images import BaseImages, Debian, choose
 from scripts.compose_test.commands import CommandFailed, Shell
 from scripts.compose_test.engine import Engine, Skipped, engine
@@ -122,8 +122,9 @@ def _stack(chosen: Engine, base: BaseImages, project: str, scratch: Path) -> Sta
     network = {"build": {"network": "host"}}
     override.write_text(json.dumps({"services": dict.fromkeys(BUILT, network)}), encoding="utf-8")
     images = {f"{name.upper()}_IMAGE": f"{REPOSITORY}/{name}:{project}" for name in ("api", "worker")}
+    wheels = {"WHEELS": str(own_code.write_wheel(scratch / "wheels").parent)}
     ports = {name: str(free_port()) for name in ("API_PORT", "EDGE_PORT")}
-    return Stack(chosen, ROOT, project, {**base.names, **images, **ports}, override)
+    return Stack(chosen, ROOT, project, {**base.names, **images, **ports, **wheels}, override)
 
 
 @contextlib.contextmanager
@@ -179,6 +180,11 @@ def steps(drill: Drill) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "upload a CSV file, train on it", lambda: standing.train_on_upload(drill)
     yield "TLS in front of the API (profile edge)", lambda: edge.tls_in_front(drill)
     yield "what a trainer reaches", lambda: trainers.what_a_trainer_reaches(drill)
+    yield "a key for code of users", lambda: own_code.key_for_code(drill)
+    for framework in own_code.SCRIPT_FRAMEWORKS:
+        yield f"a script on {framework}", lambda name=framework: own_code.run_script(drill, name)  # type: ignore[misc]
+    yield "a script of several processes", lambda: own_code.run_ranks(drill)
+    yield "a model of a user's own", lambda: own_code.train_own_model(drill)
     yield "restart Redis under a job", lambda: faults.restart_redis(drill)
     yield "restart Redis twice, then a job", lambda: faults.restart_redis_twice(drill)
     yield "restart PostgreSQL under a job", lambda: faults.restart_postgres(drill)

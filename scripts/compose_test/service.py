@@ -28,6 +28,11 @@ class Service:
         self._http = httpx.Client(
             base_url=url, headers=headers, timeout=_ANSWER_S, trust_env=False, transport=transport
         )
+        self._url, self._transport = url, transport
+
+    def with_key(self, key: str) -> "contextlib.closing[Service]":
+        """The same API with another key, for a `with` block."""
+        return contextlib.closing(Service(self._url, key, self._transport))
 
     def close(self) -> None:
         self._http.close()
@@ -59,6 +64,18 @@ class Service:
         """The id of the data set made of a CSV file."""
         answer = self._http.post("/v1/datasets", files={"file": (name, content, "text/csv")})
         return str(_content(answer)["id"])
+
+    def post_bundle(self, content: bytes) -> str:
+        """The id of the bundle made of a ZIP archive."""
+        return str(_content(self._bundle(content))["id"])
+
+    def refusal_of_bundle(self, content: bytes) -> str | None:
+        """The code with which the API refuses a bundle; None: it took it."""
+        answer = self._bundle(content)
+        return None if answer.is_success else str(answer.json()["code"])
+
+    def _bundle(self, content: bytes) -> httpx.Response:
+        return self._http.post("/v1/bundles", content=content, headers={"Content-Type": "application/zip"})
 
     def job(self, job_id: str) -> Json:
         return self.get(f"/v1/jobs/{job_id}")

@@ -6,7 +6,7 @@ from typing import Final
 
 from scripts.compose_test.commands import CommandFailed
 from scripts.compose_test.jobs import ACCURACY, FRAMEWORKS, Drill, digits, train_whole
-from scripts.compose_test.service import UnexpectedAnswer
+from scripts.compose_test.service import Json, UnexpectedAnswer
 from scripts.compose_test.stack import LASTING, Stack, until
 
 UP_S: Final = 300.0
@@ -108,19 +108,24 @@ def measurements() -> bytes:
     return "\n".join([*lines, ""]).encode()
 
 
+def table_data(dataset: str) -> Json:
+    """How `measurements` are learned from."""
+    return {
+        "source": dataset,
+        "target": "kind",
+        "split": {"validation": 0.2, "test": 0.2},
+        "missing": "impute",
+        "preprocess": {"impute": "median"},
+    }
+
+
 def train_on_upload(drill: Drill) -> str:
     """A CSV file goes up, and both frameworks train on it."""
     dataset = drill.service.upload("measurements.csv", measurements())
     drill.kept["dataset"] = dataset
     shown = []
     for framework in FRAMEWORKS:
-        data = {
-            "source": dataset,
-            "target": "kind",
-            "split": {"validation": 0.2, "test": 0.2},
-            "missing": "impute",
-            "preprocess": {"impute": "median"},
-        }
+        data = table_data(dataset)
         job = train_whole(drill, digits(framework, _EPOCHS, data=data, name="measurements"), "test_accuracy", ACCURACY)
         shown.append(f"{framework} {job['metrics']['last']['test_accuracy']:.3f}")
     return f"{ROWS} rows; test_accuracy {', '.join(shown)}"

@@ -92,6 +92,11 @@ class TestSentences:
     def test_an_end_gives_its_reason(self) -> None:
         assert sentence_of(RUN[-1]) == "failed: diverged: The loss became NaN."
 
+    def test_last_lines_of_a_program_are_not_repeated(self) -> None:
+        message = "It ended with exit code 1. Its last output:\nTraceback\nValueError"
+        entry = {"kind": "state", "state": "failed", "cause": "user_code", "message": message}
+        assert sentence_of(entry) == "failed: user_code: It ended with exit code 1."
+
     def test_notices_are_news_and_reports_are_not(self) -> None:
         assert (
             sentence_of({"kind": "notice", "code": "x", "message": "3 rows\x1b dropped"})

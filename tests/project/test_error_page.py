@@ -27,10 +27,10 @@ NEVER_TOLD: Final = {
     "environment_cancelled": "the job's own end says why",
 }
 
-# How the code of a notice is written down: as an argument, as a pair, in an entry of the journal.
+# How the code of a notice is written down: as an argument, as a pair with its sentence, in an entry of the journal.
 NOTICE: Final = re.compile(
-    r'(?:\bnotice\(|\b_?say\(|\bappend\(\()\s*(?:session, job, )?"([a-z_]+)",'
-    r'|\byield "([a-z_]+)", f?"'
+    r'(?:\bnotice\(|\b_?say\(|\b_once\(|\bappend\(\()\s*(?:session, job, )?"([a-z_]+)",'
+    r'|\b(?:yield|return) \(?\s*"([a-z_]+)",\s+f?"[A-Z{]'
     r'|\{"code": "([a-z_]+)", "message"'
 )
 NOTICES_ARE_IN: Final = ("app/cli/backup", "app/jobs", "app/tables/selection.py", "workers")

@@ -7,11 +7,12 @@ before it: a script may catch, print and go on.
 import re
 import shlex
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from app.errors import Cause
+from workers.scripts.hints import hint_of
 from workers.scripts.ranks import Exit
 
 _SHELL_SIGNALS: Final = 128
@@ -27,7 +28,7 @@ _CHAINED: Final = (
     "The above exception was the direct cause of the following exception:",
 )
 _EXCEPTION: Final = r"^(?:\[rank\d+\]: ?)?((?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?:: (.*))?$"
-_NO_MODULE: Final = r"No module named '([\w.]+)'"
+_LAUNCHER: Final = r"torch\.distributed\.elastic\S*\.ChildFailedError\b|subprocess\.CalledProcessError\b"
 _WHERE: Final = r'^\s*(?:\[rank\d+\]: ?)?File "([^"]+)", line (\d+)'
 
 # Patterns are compiled when they are needed: all of them would delay every start by some milliseconds.
@@ -60,18 +61,6 @@ _CONSEQUENCE: Final = (
 """What a rank says when another one has gone away."""
 _MEMORY: Final = (Cause.DEVICE_OUT_OF_MEMORY, Cause.HOST_OUT_OF_MEMORY, Cause.SHARED_MEMORY)
 
-_HINTS: Final[tuple[tuple[str, str], ...]] = (
-    (r"\[Errno 27\]|File too large", "A file came over the limit of one file's size on this host."),
-    (
-        r"\[Errno 11\] Resource temporarily unavailable|can't start new thread|fork: retry",
-        "It may have had as many processes and threads as a job may have on this host.",
-    ),
-    (
-        r"Temporary failure in name resolution|Network is unreachable|Name or service not known",
-        'The job has no network; where the host allows it, "network": true asks for one.',
-    ),
-)
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -101,8 +90,16 @@ def _is_consequence(tail: str) -> bool:
     return any(re.search(_CONSEQUENCE, line) for line in tail.splitlines()[-_TAIL_LINES:])
 
 
-def judge(first: Exit, tail: str, command: Sequence[str], ranks: int = 1, *, on_cards: bool = False) -> Verdict:
-    """Judge the end of the rank that failed first; `tail` is its last output, without metrics."""
+def judge(
+    first: Exit,
+    tail: str,
+    command: Sequence[str],
+    ranks: int = 1,
+    *,
+    on_cards: bool = False,
+    files: Collection[str] = (),
+) -> Verdict:
+    """Judge the end of the rank that failed first; `tail` is its last output, without metrics, `files` the bundle's."""
     lines = tail.splitlines()
     error = _last_error(lines)
     number = _signal_of(first)
@@ -112,7 +109,8 @@ def judge(first: Exit, tail: str, command: Sequence[str], ranks: int = 1, *, on_
     if said := _exception(error, lines):
         sentence += f": {said}"
     sentence = sentence.rstrip(".") + "."
-    if hint := _hint(error, number):
+    exception = next((line for line in reversed(error) if re.match(_EXCEPTION, line)), "")
+    if hint := hint_of(error, exception, number, files):
         sentence += f" {hint}"
     return Verdict(cause, sentence, "\n".join(line[:_LINE_CHARACTERS] for line in lines[-_TAIL_LINES:]))
 
@@ -163,14 +161,21 @@ def _cause(error: Sequence[str], number: int | None, *, on_cards: bool) -> Cause
 
 
 def _last_error(lines: Sequence[str]) -> Sequence[str]:
-    """The last traceback with those that it was chained to; without one the last lines."""
+    """The last traceback with those that it was chained to; without one the last lines.
+
+    That of a launcher (torchrun, accelerate) only says that its child failed, whose own stands before it.
+    """
     starts = [at for at, line in enumerate(lines) if line.endswith(_TRACEBACK)]
     if not starts:
         return lines[-_LAST_LINES:]
-    start = starts.pop()
+    start, end = starts.pop(), len(lines)
+    if starts and any(re.match(_LAUNCHER, line) for line in lines[start:]):
+        start, end = starts.pop(), start
+        while starts and any(re.search(_CONSEQUENCE, line) for line in lines[start:end]):
+            start, end = starts.pop(), start
     while starts and any(line.endswith(_CHAINED) for line in lines[starts[-1] : start]):
         start = starts.pop()
-    return lines[start:]
+    return lines[start:end]
 
 
 def _exception(error: Sequence[str], lines: Sequence[str]) -> str:
@@ -190,17 +195,3 @@ def _exception(error: Sequence[str], lines: Sequence[str]) -> str:
 
 def _is_syntax(name: str) -> bool:
     return name in {"SyntaxError", "IndentationError", "TabError"}
-
-
-def _hint(error: Sequence[str], number: int | None) -> str:
-    if number == signal.SIGXFSZ:
-        return _HINTS[0][1]
-    if number == signal.SIGSEGV:
-        return "It crashed in native code, of a library for example."
-    last = next((line for line in reversed(error) if re.match(_EXCEPTION, line)), "")
-    if "ModuleNotFoundError" in last and (module := re.search(_NO_MODULE, last)):
-        name = module[1].partition(".")[0]
-        return f'Add \'{name}\' to the bundle, or its package to "environment": {{"requirements": ["{name}"]}}.'
-    return next(
-        (hint for pattern, hint in _HINTS if any(re.search(pattern, line) for line in error[-_TAIL_LINES:])), ""
-    )

@@ -20,7 +20,7 @@ from workers.scripts.best import Best
 from workers.scripts.formats import is_cut_off
 from workers.scripts.metrics import Standing
 from workers.scripts.packing import FILES_NAME, Packed, pack, packable
-from workers.scripts.stillness import Watched, is_wanted
+from workers.scripts.stillness import QUIET_S, Watched, is_wanted
 from workers.scripts.tree import Changed, Entry, TooMany, opened, scan
 
 MANIFEST_NAME: Final = "manifest.json"
@@ -61,6 +61,12 @@ class CheckpointFolder:
     watched: Watched = field(default_factory=Watched)
     _said: set[str] = field(default_factory=set)
     _number: int = 0
+    _made: bool = False
+
+    @property
+    def has_made(self) -> bool:
+        """Whether it has made a checkpoint."""
+        return self._made
 
     def begin(self, standing: Standing) -> None:
         """Take what is there before the script starts as known: it came from a checkpoint."""
@@ -95,6 +101,7 @@ class CheckpointFolder:
         if entries is None:
             return None
         self.watched.look(entries, now_s, standing)
+        self._tell_restless(now_s)
         if only_look or not (names := self.watched.ripe(now_s, all_of_them=all_of_them)):
             return None
         if self._waiting() >= WAITING_LIMIT and not last:
@@ -116,6 +123,15 @@ class CheckpointFolder:
                 "checkpoint_folder_lost", f"The checkpoint folder cannot be read ({reason}): no checkpoint is made."
             )
         return None
+
+    def _tell_restless(self, now_s: float) -> None:
+        if (name := self.watched.restless(now_s)) is not None:
+            self._once(
+                "checkpoint_restless",
+                f"{_shown(name)} in the checkpoint folder changes so often that it is never seen complete: save it "
+                f'less often than every {QUIET_S:g} s, or print {{"checkpoint": {json.dumps(name[:_SHOWN])}}} on a '
+                "line of its own after each save.",
+            )
 
     def _sound(self, names: Sequence[str]) -> list[str]:
         """The entries without those that hold a file that was cut off, or that are too large; these are passed over."""
@@ -165,7 +181,7 @@ class CheckpointFolder:
             return None
         self.watched.taken(names)
         self.best.take(standing.metrics)
-        self.step = step
+        self.step, self._made = step, True
         path = f"{self.staged.name}/{destination.name}"
         return Made(path, step, standing.epoch, standing.metrics, better)
 

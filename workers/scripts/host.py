@@ -29,6 +29,7 @@ from workers.scripts.run import Bell, Run
 from workers.scripts.variables import environments, program_of
 from workers.scripts.versions import framework_version
 
+_SIGNALLED: Final = 128
 _CANCEL: Final = "cancel"
 """The reason of a stop after which nobody goes on, so nothing is kept for it."""
 _ERRNOS: Final[Mapping[int, Cause]] = {
@@ -36,6 +37,17 @@ _ERRNOS: Final[Mapping[int, Cause]] = {
     errno.EAGAIN: Cause.WORKER_LOST,  # this host has no room for a process now
     errno.ENOSPC: Cause.ARTIFACT_UNREADABLE,
     errno.EDQUOT: Cause.ARTIFACT_UNREADABLE,
+}
+
+
+_NO_CHECKPOINT: Final = (
+    "The command left no complete checkpoint in TRAINSHED_CHECKPOINT_DIR since this attempt began: one is complete "
+    "when it has not changed for 2 s, or when its name is printed."
+)
+_NOT_STARTED: Final[Mapping[int, str]] = {
+    errno.ENOEXEC: " A script needs a first line such as #!/bin/sh.",
+    errno.EACCES: ' It may not be executed: chmod +x it, or name its interpreter, as in ["sh", "run.sh"].',
+    errno.ENOENT: " Its first line names an interpreter that is not here (or it has the line ends of Windows).",
 }
 
 
@@ -167,8 +179,7 @@ def _start(run: Run, ready: Ready) -> int:
     try:
         run.start(ready.programs)
     except NotStarted as error:
-        hint = " A script needs a first line such as #!/bin/sh." if error.number == errno.ENOEXEC else ""
-        sentence = f"{shown(ready.job.command)} could not be started: {error}.{hint}"
+        sentence = f"{shown(ready.job.command)} could not be started: {error}.{_NOT_STARTED.get(error.number, '')}"
         raise Unable(Cause.USER_CODE, sentence) from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
@@ -213,6 +224,9 @@ class _Ending:
             # Who was ended by the signal was in the middle of something; who left had its time.
             left = all(end.signal is None for end in self.run.exits)
             self._last_checkpoint("stop", everything=None if self.run.stop == _CANCEL else left)
+            if self.run.stop != _CANCEL and not self.keeper.has_made:
+                begins = f"step {self.ready.job.resume_step}" if self.ready.job.resume else "its beginning"
+                self.channel.notice("stopped_without_checkpoint", f"{_NO_CHECKPOINT} It goes on from {begins}.")
             return self._done({"stopped": "stop"})
         self._last_checkpoint("periodic" if failed else "final", everything=failed is None)
         return self._good(started_ns) if failed is None else self._bad(failed)
@@ -220,9 +234,12 @@ class _Ending:
     def _bad(self, failed: Exit) -> int:
         job = self.ready.job
         tail = self.run.tails[failed.rank].text()
-        verdict = judge(failed, tail, job.command, job.ranks, on_cards=job.on_cards)
+        unpacked = self.ready.unpacked
+        files = () if unpacked is None else [member.name for member in unpacked.files]
+        verdict = judge(failed, tail, job.command, job.ranks, on_cards=job.on_cards, files=files)
         self.channel.failed(verdict.cause, verdict.message)
-        return 1
+        # As a shell does: the attempt then shows the command's own exit code, or 128 and its signal.
+        return failed.code or _SIGNALLED + (failed.signal or 0)
 
     def _good(self, started_ns: int) -> int:
         ready = self.ready
@@ -233,12 +250,24 @@ class _Ending:
             return 1
         for output in outputs:
             self.channel.artifact(output.name, output.path, output.media_type)
-        lines = (swallowed(tail.text()) for tail in self.run.tails.values()) if not outputs else ()
-        if (line := next(filter(None, lines), None)) is None:
+        code, remark = ("", "") if outputs else self._why_nothing()
+        if not remark:
             return self._done({})
-        remark = f"It left with exit code 0 and no file, but its last output speaks of memory that ran out: {line}"
-        self.channel.notice("swallowed_error", remark)
+        self.channel.notice(code, remark)
         return self._done({"remark": remark})
+
+    def _why_nothing(self) -> tuple[str, str]:
+        """What may explain a good end without a file: the code and the sentence of a notice, empty for nothing."""
+        lines = (swallowed(tail.text()) for tail in self.run.tails.values())
+        if line := next(filter(None, lines), None):
+            return "swallowed_error", f"Its last output speaks of memory that ran out: {line.rstrip('.')}."
+        if left := sum(end.left for end in self.run.exits):
+            many = "1 process" if left == 1 else f"{left} processes"
+            return (
+                "background_ended",
+                f"It left {many} running in the background, which ended with it: a command waits for what it started.",
+            )
+        return "", ""
 
     def _done(self, facts: dict[str, Any]) -> int:
         step = self.keeper.step or None

@@ -71,6 +71,11 @@ class Keeper:
         return self._folder.look(ended_s, self._standing(), all_of_them=everything, last=True)
 
     @property
+    def has_made(self) -> bool:
+        """Whether this attempt has a checkpoint of its own."""
+        return self._folder.has_made
+
+    @property
     def step(self) -> int:
         """That of the newest checkpoint; 0 when there is none."""
         return self._folder.step

@@ -69,6 +69,7 @@ def collect(job: Job, folders: Folders, unpacked: Contents | None, started_ns: i
     entries = _entries(folders.outputs, MOST_FILES)
     if _files(entries):
         return _kept(job, folders, folders.outputs, entries, say)
+    _tell_skipped(entries, say)
     try:
         return _kept_from_code(job, folders, _new_in_code(folders.code, unpacked, started_ns), say)
     except UnusableOutputs as error:  # a data set that was unpacked there, for example: nobody called it an output
@@ -103,7 +104,10 @@ def _entries(folder: Path, most: int) -> list[Entry]:
         sentence = f"There are more than {most:,} output files, seen in {_shown(error.name)}"
         raise UnusableOutputs(f"{sentence}. Pack them into one file, or write fewer.") from error
     except OSError as error:
-        raise UnusableOutputs(f"The folder '{folder.name}' cannot be read: {error.strerror}.") from error
+        raise UnusableOutputs(
+            f"The folder '{folder.name}' cannot be read any more: {error.strerror}. A command writes into it, and "
+            "leaves the folder itself in its place."
+        ) from error
 
 
 def _new_in_code(folder: Path, unpacked: Contents | None, started_ns: int) -> list[Entry]:
@@ -181,7 +185,8 @@ def _as_artifacts(folders: Folders, folder: Path, parts: _Parts, say: Say) -> li
     for name, files in parts.archives.items():
         fit, unfit = packable(files)
         if unfit:
-            say("output_skipped", f"{_shown(unfit[0])} has a name that cannot be kept.")
+            others = f" and {len(unfit) - 1:,} more" if len(unfit) > 1 else ""
+            say("output_skipped", f"{_shown(unfit[0])}{others} in the outputs: the name cannot be kept, nor the file.")
         if fit:
             pack(folder, fit, packing / name)
             found.append(Output(name, f"{folders.staged.name}/{packing.name}/{name}", media_type(name)))

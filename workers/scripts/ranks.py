@@ -34,12 +34,12 @@ class NotStarted(Exception):
 
 @dataclass(frozen=True)
 class Exit:
-    """How one rank ended: by itself with `code`, or by a signal. `order`: the how-manieth it was."""
+    """How one rank ended: by itself with `code`, or by a signal. `left`: processes that it left running."""
 
     rank: int
     code: int | None
     signal: int | None
-    order: int = 0
+    left: int = 0
 
     @property
     def good(self) -> bool:
@@ -153,12 +153,15 @@ def reap(ranks: Mapping[int, Rank]) -> list[Exit]:
         if found is None:
             return ended
         rank = ranks.get(found.si_pid)
+        left = 0
         if rank is not None:
+            # Its children are the host's by now.
+            left = sum(1 for child in _children() if child not in ranks and _is_alive(child))
             rank.signal(signal.SIGKILL)
         _, status = os.waitpid(found.si_pid, 0)
         if rank is not None:
             code = os.waitstatus_to_exitcode(status)
-            ended.append(Exit(rank.number, code if code >= 0 else None, -code if code < 0 else None))
+            ended.append(Exit(rank.number, code if code >= 0 else None, -code if code < 0 else None, left))
 
 
 def end_strays() -> bool:
@@ -185,6 +188,12 @@ def _children() -> list[int]:
     with contextlib.suppress(FileNotFoundError):
         return [int(child) for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text("ascii").split()]
     return []
+
+
+def _is_alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0] not in ("Z", "X")
+    return False
 
 
 def _prctl(option: int, value: int) -> None:

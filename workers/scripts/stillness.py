@@ -17,6 +17,8 @@ from workers.scripts.tree import Entry, File
 QUIET_S: Final = 2.0
 PATIENCE_S: Final = 30.0
 """How long complete entries wait for one that never rests, such as a log file in the folder."""
+HASTE_S: Final = 6.0
+"""How long one that never rests is waited for when each change is another file of that name: it was renamed to it."""
 SMALL_BYTES: Final = 1024 * 1024
 SMALL_TOGETHER_BYTES: Final = 16 * 1024 * 1024
 _UNFINISHED: Final = (".tmp", ".part", ".partial", ".incomplete")
@@ -30,7 +32,10 @@ def is_wanted(name: str) -> bool:
 
 @dataclass
 class _Seen:
-    """One entry, as the looks saw it. `standing`: where the script was when its last change was noticed."""
+    """One entry, as the looks saw it. `standing`: where the script was when its last change was noticed.
+
+    `replaced`: by its last change it became another file, as one that is written elsewhere and renamed does.
+    """
 
     entry: Entry
     began_s: float
@@ -38,6 +43,7 @@ class _Seen:
     standing: Standing
     taken: tuple[File, ...] | None = None
     announced: bool = False
+    replaced: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -64,6 +70,7 @@ class Watched:
                 seen = self._seen[name] = _Seen(entry, now_s, now_s, standing)
             elif seen.entry.files != entry.files:
                 seen.began_s = seen.began_s if seen.is_new else now_s
+                seen.replaced = _is_another(seen.entry, entry)
                 seen.entry, seen.changed_s, seen.standing, seen.announced = entry, now_s, standing, False
             if name in self._announced:
                 seen.standing, seen.announced = self._announced.pop(name), True
@@ -88,9 +95,19 @@ class Watched:
             found += [
                 seen
                 for seen in group
-                if all_of_them or rested or seen.announced or now_s - seen.changed_s >= self._patience_s
+                if all_of_them or rested or seen.announced or self._is_overdue(seen, now_s, alone=len(group) == 1)
             ]
         return [seen.entry.name for seen in sorted(found, key=lambda seen: seen.changed_s)]
+
+    def _is_overdue(self, seen: _Seen, now_s: float, *, alone: bool) -> bool:
+        """Whether it is taken though its group does not rest: complete for long, or complete whenever it is seen."""
+        hasty = alone and seen.replaced and now_s - seen.began_s >= HASTE_S
+        return hasty or now_s - seen.changed_s >= self._patience_s
+
+    def restless(self, now_s: float) -> str | None:
+        """The name of an entry that has changed all the time for so long that no checkpoint could be made of it."""
+        waits = (seen for seen in self._seen.values() if seen.is_new and now_s - seen.began_s >= self._patience_s)
+        return next((seen.entry.name for seen in waits if now_s - seen.changed_s < self._quiet_s), None)
 
     def _groups(self, new: list[_Seen]) -> list[list[_Seen]]:
         """Entries that were written together: each began within the rest of another that is among them."""
@@ -128,6 +145,12 @@ class Watched:
                 room -= seen.entry.size
                 kept.add(seen.entry.name)
         return sorted(name for name in kept if self._seen[name].entry.files)
+
+
+def _is_another(old: Entry, new: Entry) -> bool:
+    if old.is_folder or new.is_folder or not (old.files and new.files):
+        return False
+    return old.files[0].inode != new.files[0].inode
 
 
 def _pattern(name: str) -> str:

@@ -52,7 +52,7 @@ def load_entrypoint(
     given = _arguments(function, entrypoint, parameters, {"input_shape": input_shape, "output_units": output_units})
     try:
         return function(**given)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # also what ends a process: SystemExit, KeyboardInterrupt
         if isinstance(error, MemoryError) or known(error) is not None:
             raise
         raise UserCodeFailed.of(error, f"The model's function '{entrypoint}' failed", folder) from error
@@ -137,7 +137,7 @@ def _imported(folder: str | None, name: str) -> types.ModuleType:
         ) from error
     except MemoryError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise UserCodeFailed.of(error, f"The module '{name}' cannot be imported", folder) from error
 
 

@@ -12,7 +12,11 @@ from pathspec import GitIgnoreSpec
 from app.cli.errors import UsageProblem
 
 IGNORE_FILES: Final = (".gitignore", ".trainshedignore")
-"""Both in git's syntax, in any folder; the second can take back what the first leaves out: `!data/small.csv`."""
+"""Both in git's syntax, in any folder; the second can take back what the first leaves out: `!data/small.csv`.
+
+Also out of a folder that is left out as a whole, from which git itself takes nothing back.
+"""
+_OURS: Final = IGNORE_FILES[1]
 
 NEVER: Final = (
     ".git",
@@ -46,15 +50,21 @@ class Found:
 
 @dataclass(frozen=True)
 class _Rules:
-    """The patterns of one folder; names are tried relative to it."""
+    """The patterns of one folder; names are tried relative to it. `backs`: the paths that are taken back, by parts."""
 
     base: str
     spec: GitIgnoreSpec
+    backs: tuple[tuple[str, ...], ...] = ()
 
     def verdict(self, name: str, *, folder: bool) -> bool | None:
         """Whether it is left out; None when no pattern speaks of it."""
         own = name.removeprefix(self.base)
         return self.spec.check_file(f"{own}/" if folder else own).include
+
+    def takes_back_below(self, name: str) -> bool:
+        """Whether something in this folder may be taken back, although the folder is left out."""
+        parts = name.removeprefix(self.base).split("/")
+        return name.startswith(self.base) and any(_leads_to(parts, back) for back in self.backs)
 
 
 def code_files(folder: Path) -> Found:
@@ -79,22 +89,29 @@ def code_files(folder: Path) -> Found:
     return Found(dict(sorted(found.files.items())), found.left_out)
 
 
-def _walk(folder: Path, name: str, rules: list[_Rules], prefix: str) -> Iterator[os.DirEntry[str]]:
-    """Everything but folders below `folder`; `name` is where that is in the root, `prefix` where the root is above."""
+def _walk(
+    folder: Path, name: str, rules: list[_Rules], prefix: str, *, left_out: bool = False
+) -> Iterator[os.DirEntry[str]]:
+    """Everything but folders below `folder`; `name` is where that is in the root, `prefix` where the root is above.
+
+    The ignore files in a folder that is left out say nothing.
+    """
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
         raise UsageProblem(f"{folder} cannot be read: {error.strerror}.") from error
-    rules = [*rules, *_rules_in(folder, f"{prefix}{name}")]
+    rules = rules if left_out else [*rules, *_rules_in(folder, f"{prefix}{name}")]
     for entry in entries:
         is_folder = entry.is_dir(follow_symlinks=False)
         inner = f"{name}{entry.name}"
-        if _ignored(f"{prefix}{inner}", rules, folder=is_folder):
+        full = f"{prefix}{inner}"
+        ignored = _ignored(full, rules, folder=is_folder)
+        if ignored and not (is_folder and any(each.takes_back_below(full) for each in rules)):
             continue
         if not is_folder:
             yield entry
         elif not Path(entry.path, _ENVIRONMENT).exists():
-            yield from _walk(Path(entry.path), f"{inner}/", rules, prefix)
+            yield from _walk(Path(entry.path), f"{inner}/", rules, prefix, left_out=ignored)
 
 
 def _ignored(name: str, rules: list[_Rules], *, folder: bool) -> bool:
@@ -110,8 +127,23 @@ def _rules_in(folder: Path, base: str) -> list[_Rules]:
             lines = (folder / file).read_text(encoding="utf-8-sig", errors="replace").splitlines()
         except OSError:
             continue
-        found.append(_Rules(base, _spec(file, lines)))
+        found.append(_Rules(base, _spec(file, lines), _backs(lines) if file == _OURS else ()))
     return found
+
+
+def _backs(lines: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    """The patterns that take something back and say where: `!data/small.csv`, but not `!*.csv`."""
+    found = (line.rstrip().removeprefix("!").strip("/") for line in lines if line.startswith("!"))
+    return tuple(tuple(text.split("/")) for text in found if "/" in text and not text.startswith("**"))
+
+
+def _leads_to(folder: list[str], back: tuple[str, ...]) -> bool:
+    for mine, theirs in zip(folder, back, strict=False):
+        if any(sign in theirs for sign in "*?[\\"):
+            return True
+        if mine != theirs:
+            return False
+    return len(folder) < len(back)
 
 
 def _rules_above(root: Path) -> tuple[list[_Rules], str]:

@@ -56,6 +56,21 @@ class TestIgnoreFiles:
         files = list(code_files(tmp_path).files)
         assert files == [".gitignore", "b.tmp", "m/.gitignore", "m/a.py", "train.py"]
 
+    def test_ours_takes_back_out_of_a_folder_that_is_left_out(self, tmp_path: Path) -> None:
+        make(tmp_path, "train.py", "data/small.csv", "data/large.csv", "data/deep/a.json", "data/deep/b.csv", "runs/x")
+        ignore(tmp_path, "data/\nruns/\n")
+        ignore(tmp_path, "!data/small.csv\n!/data/deep/*.json\n", ".trainshedignore")
+        ignore(tmp_path / "data", "!large.csv\n")
+        files = [name for name in code_files(tmp_path).files if not name.startswith(".")]
+        assert files == ["data/deep/a.json", "data/small.csv", "train.py"]
+
+    @pytest.mark.parametrize("pattern", ["!*.csv", "!**/small.csv", "!date/small.csv"])
+    def test_a_pattern_that_does_not_say_where_does_not_open_it(self, pattern: str, tmp_path: Path) -> None:
+        make(tmp_path, "train.py", "data/small.csv")
+        ignore(tmp_path, "data/\n")
+        ignore(tmp_path, f"{pattern}\n", ".trainshedignore")
+        assert [name for name in code_files(tmp_path).files if not name.startswith(".")] == ["train.py"]
+
     def test_ours_adds_to_git_s_and_can_take_back(self, tmp_path: Path) -> None:
         make(tmp_path, "train.py", "small.csv", "large.csv", "notes.md")
         ignore(tmp_path, "*.csv\n")

@@ -170,7 +170,7 @@ class Hosted:
         while self._take():
             assert time.monotonic() < deadline, (self.messages[-2:], self.log[-2000:])
         status = self.process.wait(LIMIT_S)
-        assert status == (0 if isinstance(self.last, Done) else 1), (self.last, self.log[-2000:])
+        assert (status == 0) == isinstance(self.last, Done), (status, self.last, self.log[-2000:])
         return self
 
     def close(self) -> None:

@@ -138,7 +138,7 @@ class TestSentence:
         assert found.sentence == "'python train.py' ended with exit code 1: KeyError: 'loss'."
 
     def test_missing_module_says_how_to_add_it(self) -> None:
-        found = judge(code(1), TRACEBACK + "ModuleNotFoundError: No module named 'rich.table'", COMMAND)
+        found = judge(code(1), TRACEBACK + "ModuleNotFoundError: No module named 'rich'", COMMAND)
 
         assert (
             'Add \'rich\' to the bundle, or its package to "environment": {"requirements": ["rich"]}.' in found.sentence
@@ -190,3 +190,57 @@ class TestSwallowed:
     @pytest.mark.parametrize("text", ["", "all good", "ValueError: x", "CUDA out of memory\n" + "line\n" * 100])
     def test_other_last_words_are_not(self, text: str) -> None:
         assert swallowed(text) is None
+
+
+class TestHints:
+    def hint(self, error: str, *files: str) -> str:
+        return judge(code(1), TRACEBACK + error, COMMAND, files=files).sentence.partition(f"{error}. ")[2]
+
+    @pytest.mark.parametrize(
+        ("error", "part"),
+        [
+            ("ModuleNotFoundError: No module named 'torch'", "--framework torch"),
+            ("ModuleNotFoundError: No module named 'keras'", "--framework tensorflow"),
+            ("ModuleNotFoundError: No module named 'cv2'", '["opencv-python-headless"]'),
+            ("ModuleNotFoundError: No module named 'yaml'", '["PyYAML"]'),
+            ("ModuleNotFoundError: No module named 'rich'", '["rich"]'),
+            ("ModuleNotFoundError: No module named 'json.nope'", "a file of yours called json.py"),
+            ("FileNotFoundError: [Errno 2] No such file or directory: 'data/a.csv'", "trainshed run --dry-run"),
+            ("ImportError: attempted relative import with no known parent package", "python -m package.module"),
+            ("EOFError: EOF when reading a line", "standard input is empty"),
+        ],
+    )
+    def test_common_errors_say_what_to_do(self, error: str, part: str) -> None:
+        assert part in self.hint(error)
+
+    def test_file_of_the_host_is_no_file_of_the_bundle(self) -> None:
+        assert self.hint("FileNotFoundError: [Errno 2] No such file or directory: '/data/a.csv'") == ""
+
+    def test_module_in_another_folder_of_the_bundle_needs_no_package(self) -> None:
+        error = "ModuleNotFoundError: No module named 'birds'"
+        hint = self.hint(error, "train.py", "old/src/birds/__init__.py", "src/birds/__init__.py", "src/birdsong.py")
+        assert hint.startswith("The bundle has it in 'src'")
+        assert "requirements" in self.hint(error, "train.py", "src/birdsong.py")
+
+
+class TestLaunchers:
+    CHILD = (
+        "[rank1]: Traceback (most recent call last):\n"
+        "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    )
+    LOST = "[rank0]: Traceback (most recent call last):\n[rank0]: RuntimeError: Connection closed by peer\n"
+    TORCHRUN = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\ntrain.py FAILED\n"
+    ACCELERATE = "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.\n"
+
+    @pytest.mark.parametrize("launcher", [TORCHRUN, ACCELERATE])
+    @pytest.mark.parametrize("between", ["", LOST])
+    def test_error_of_the_child_is_the_cause(self, launcher: str, between: str) -> None:
+        verdict = judge(code(1), self.CHILD + between + TRACEBACK + launcher, ["torchrun", "train.py"])
+
+        assert verdict.cause is Cause.DEVICE_OUT_OF_MEMORY
+        assert verdict.sentence.startswith(
+            "'torchrun train.py' ended with exit code 1: [rank1]: torch.OutOfMemoryError"
+        )
+
+    def test_launcher_that_saw_no_error_of_its_child_is_named(self) -> None:
+        assert "ChildFailedError" in judge(code(1), TRACEBACK + self.TORCHRUN, ["torchrun", "train.py"]).sentence

@@ -129,7 +129,25 @@ class TestEnds:
         found = run(tmp_path, {"run": b"\0\1\2"}, "./run")
 
         assert found.failed.cause is Cause.USER_CODE
-        assert "could not be started: Permission denied" in found.failed.message
+        assert "could not be started: Permission denied. It may not be executed: chmod +x it" in found.failed.message
+
+    @pytest.mark.parametrize(("end", "status"), [("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)])
+    def test_attempt_shows_how_the_command_ended_as_a_shell_does(self, end: str, status: int, tmp_path: Path) -> None:
+        with hosted(tmp_path, {"train.py": f"import os, sys; {end}"}) as host:
+            host.finish()
+            assert host.process.returncode == status
+
+    def test_module_that_the_bundle_has_elsewhere_is_found_for_the_user(self, tmp_path: Path) -> None:
+        found = run(tmp_path, {"train.py": "import model", "src/model/__init__.py": ""})
+
+        assert "The bundle has it in 'src'" in found.failed.message
+
+    def test_command_that_only_starts_something_in_the_background_is_told(self, tmp_path: Path) -> None:
+        found = run(tmp_path, {"x": ""}, "sh", "-c", "sleep 600 & exit 0")
+
+        assert found.notices == ["background_ended"]
+        assert found.done.remark is not None
+        assert "1 process running in the background" in found.done.remark
 
     def test_bundle_that_was_damaged_on_the_way(self, tmp_path: Path) -> None:
         (tmp_path / "bundle.zip").write_bytes(b"PK\3\4 and then nothing")
@@ -203,7 +221,16 @@ while True: time.sleep(0.01)
             host.stop("cancel")
 
             assert host.finish().done.stopped == "stop"
-            assert host.of(Checkpoint) == []
+            assert (host.of(Checkpoint), host.notices) == ([], [])
+
+    def test_what_a_pause_without_a_checkpoint_loses_is_said(self, tmp_path: Path) -> None:
+        with hosted(tmp_path, {"train.py": "import time; print('ready', flush=True); time.sleep(600)"}) as host:
+            host.until_logged("ready")
+            host.stop()
+
+            (notice,) = host.finish().of(Notice)
+            assert notice.code == "stopped_without_checkpoint"
+            assert notice.message.endswith("It goes on from its beginning.")
 
     def test_signal_to_the_host_is_a_stop_too(self, tmp_path: Path) -> None:
         with hosted(tmp_path, {"train.py": self.WAITS % 0}) as host:

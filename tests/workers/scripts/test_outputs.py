@@ -55,6 +55,17 @@ class TestFiles:
         assert sorted(found.outputs) == ["files.zip", "good"]
         assert inside(found.outputs["files.zip"]) == {"my model.bin": b"1", "best run/a": b"2", ".hidden": b"3"}
 
+    def test_links_alone_are_no_files_and_that_is_told(self, tmp_path: Path) -> None:
+        found = left(tmp_path, "os.symlink('/etc/hostname', out / 'a'); os.symlink('data.txt', out / 'b')")
+
+        assert (found.outputs, found.notices) == ({}, ["output_skipped"])
+
+    def test_output_folder_that_became_a_link_is_refused_with_what_to_do(self, tmp_path: Path) -> None:
+        failed = left(tmp_path, "out.rmdir(); os.symlink('/etc', out)").failed
+
+        assert failed.cause is Cause.ARTIFACT_UNREADABLE
+        assert "leaves the folder itself in its place" in failed.message
+
     def test_names_that_are_taken_are_not_overwritten(self, tmp_path: Path) -> None:
         found = left(tmp_path, "keep('files.zip', 'mine'); keep('model.zip', 'mine'); keep('model/a', '1')")
 

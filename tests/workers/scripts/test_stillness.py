@@ -169,3 +169,33 @@ class TestCompanions:
         watched.look(folder(entry("a", 2), entry("b")), 1.0, at(1))
 
         assert watched.companions({"b"}) == []
+
+
+class TestNeverAtRest:
+    """A script that saves more often than every two seconds."""
+
+    def saves(self, watched: Watched, until_s: float, *, inodes: bool, beside: bool = False) -> list[str]:
+        """A save and a look each second; what is ripe at the end."""
+        for second in range(int(until_s) + 1):
+            file = File("last", 10, second, second if inodes else 1, executable=False)
+            entries = folder(Entry("last", is_folder=False, files=(file,)), *([entry("log", second)] if beside else []))
+            watched.look(entries, float(second), at(second))
+        return watched.ripe(until_s)
+
+    def test_file_that_is_renamed_into_place_is_complete_whenever_it_is_seen(self) -> None:
+        assert self.saves(Watched(), 5.0, inodes=True) == []
+        assert self.saves(Watched(), 6.0, inodes=True) == ["last"]
+
+    def test_one_that_is_written_over_may_be_half_written(self) -> None:
+        assert self.saves(Watched(), 60.0, inodes=False) == []
+
+    def test_one_of_several_files_may_not_fit_to_the_others(self) -> None:
+        assert self.saves(Watched(), 60.0, inodes=True, beside=True) == []
+
+    def test_it_is_named_after_a_while(self) -> None:
+        watched = Watched()
+        self.saves(watched, 29.0, inodes=False)
+        assert watched.restless(29.0) is None
+        self.saves(watched, 31.0, inodes=False)
+        assert watched.restless(31.0) == "last"
+        assert watched.restless(34.0) is None, "it rests, and will be taken"

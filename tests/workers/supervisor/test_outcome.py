@@ -77,7 +77,15 @@ class TestSuccess:
     def test_remark_tells_why_nothing_may_have_been_left(self) -> None:
         word = Done(metrics={}, remark="Its output speaks of memory.")
         ending = ending_of(replace(GOOD, proof=Proof.OUTPUT, artifacts=(), last_word=word))
-        assert ending.detail == "It said that it was done, but left no output file. Its output speaks of memory."
+        detail = str(ending.detail)
+        assert detail.startswith("The command left with exit code 0, but no output file.")
+        assert detail.endswith(" Its output speaks of memory.")
+
+    def test_script_without_files_is_told_what_to_do(self) -> None:
+        ending = ending_of(replace(GOOD, proof=Proof.OUTPUT, artifacts=(), last_word=Done(metrics={})))
+        assert ending.cause is Cause.INCOMPLETE
+        for way in ("TRAINSHED_OUTPUT_DIR", 'script.success "exit"', "trainshed run --success exit"):
+            assert way in str(ending.detail)
 
     def test_one_that_was_killed_only_because_it_did_not_leave_counts(self) -> None:
         assert ending_of(replace(GOOD, end=by_signal(signal.SIGKILL), lingered=True)).succeeded
@@ -125,6 +133,17 @@ class TestUnexplained:
 
     def test_another_signal_at_that_time_is_not(self) -> None:
         watched = Watched(end=by_signal(signal.SIGSEGV), started=started(), out_of_memory=True)
+        assert ending_of(watched).cause is Cause.TRAINER_KILLED
+
+    @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE])
+    def test_a_crash_is_the_fault_of_the_users_code_where_there_is_any(self, number: signal.Signals) -> None:
+        ending = ending_of(Watched(end=by_signal(number), started=started(), own_code=True, tail="Fatal"))
+        assert ending.cause is Cause.USER_CODE
+        assert f"crashed: it ended by signal {number.name}. Its last output:\nFatal" in str(ending.detail)
+        assert ending_of(Watched(end=by_signal(number), started=started())).cause is Cause.TRAINER_KILLED
+
+    def test_a_kill_is_not_the_fault_of_the_users_code(self) -> None:
+        watched = Watched(end=by_signal(signal.SIGKILL), started=started(), own_code=True)
         assert ending_of(watched).cause is Cause.TRAINER_KILLED
 
     def test_launcher_killed_for_memory(self) -> None:

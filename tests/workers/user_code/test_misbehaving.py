@@ -72,6 +72,12 @@ class TestWhenItIsLoaded:
         assert reason in refusal(asker, source)
         assert asker.left() == []
 
+    @pytest.mark.parametrize("filled", ["torch.zeros(1 << 40)", "bytearray(1 << 40)"])
+    def test_too_much_memory_is_not_blamed_on_the_rows(self, asker: Asker, filled: str) -> None:
+        said = refusal(asker, f"import torch\ndef build(): {filled}")
+        assert said == "To be built, the model needs more memory than the 4.0 GiB that it may use."
+        assert asker.left() == []
+
     def test_one_that_never_comes_back(self, make_asker: Callable[..., Asker]) -> None:
         asker = make_asker(load_s=6.0)
         assert "longer than" in refusal(asker, "def build():\n    while True: pass")
@@ -84,6 +90,7 @@ class TestWhenItAnswers:
         [
             pytest.param("raise KeyError('weather')", "KeyError: 'weather'", id="exception"),
             pytest.param("sys.exit(3)", "SystemExit", id="exit"),
+            pytest.param("raise KeyboardInterrupt", "ended the process: KeyboardInterrupt", id="interrupt"),
         ],
     )
     def test_an_error_is_an_answer(self, asker: Asker, act: str, reason: str) -> None:
@@ -132,7 +139,7 @@ class TestWhenItAnswers:
         saved = asker.write(acting("torch.zeros(1 << 40)"))
         with pytest.raises(PredictionRefused) as caught:
             asker.ask(saved, ROWS)
-        assert caught.value.code in {"user_code", "too_large"}
+        assert caught.value.code == "too_large"
         assert "memory" in str(caught.value)
 
     def test_others_wait_no_longer_than_they_may_and_a_stop_ends_what_is_under_way(self, asker: Asker) -> None:

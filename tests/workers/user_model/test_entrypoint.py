@@ -164,6 +164,14 @@ class TestMistakes:
     def test_a_module_that_ends_the_process(self, tmp_path: Path) -> None:
         assert "SystemExit: 3" in problem(tmp_path, "import sys\nsys.exit(3)\n")
 
+    def test_what_is_no_exception_is_an_error_like_any_other(self, tmp_path: Path) -> None:
+        leaving = "class Leave(BaseException):\n    pass\n\n\n"
+
+        imported = problem(tmp_path, f"{leaving}raise Leave(7)\n")
+        assert imported == "The module 'nets' cannot be imported: Leave: 7 (nets.py, line 5, in <module>)"
+        built = problem(tmp_path / "second", f"{leaving}def build():\n    raise Leave(7)\n")
+        assert built == "The model's function 'nets:build' failed: Leave: 7 (nets.py, line 6, in build)"
+
     def test_an_argument_that_the_function_does_not_have(self, tmp_path: Path) -> None:
         found = problem(tmp_path, "def build(width, depth=2):\n    pass\n", width=3, dept=1)
 

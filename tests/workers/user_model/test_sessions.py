@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
 
 from app.spec.job import LossName
@@ -41,6 +42,20 @@ class Partly(nn.Module):
 
     def forward(self, x):
         return self.a(x) if self.used else x[:, :3].clone()
+
+
+class InPlace(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.sub_(1.0))
+
+
+def in_place():
+    return InPlace(6, 3)
+
+
+def without_gradients(input_shape, output_units):
+    torch.set_grad_enabled(False)
+    return build(input_shape, output_units)
 
 
 def partly(used):
@@ -258,6 +273,23 @@ class TestTorch:
 
         with pytest.raises(UserCodeFailed, match="depend on none of its trained weights"):
             trained(session, "cross_entropy", 0, range(1, 2))
+
+    def test_a_forward_that_changes_its_rows_changes_no_data(self, tmp_path: Path) -> None:
+        session = opened(program_of("cross_entropy", tmp_path, "torch", "in_place"), "torch")
+        first = session.outputs("validation", 0, 30)
+
+        assert np.array_equal(session.outputs("validation", 0, 30), first)
+
+    def test_gradients_that_the_code_turned_off_are_on_in_a_step(self, tmp_path: Path) -> None:
+        def weights(function: str) -> Weights:
+            session = opened(program_of("cross_entropy", tmp_path, "torch", function), "torch")
+            trained(session, "cross_entropy", 0, range(1, 2))
+            return session.weights()
+
+        with torch.set_grad_enabled(True):  # and put back afterwards
+            found, expected = weights("without_gradients"), weights("build")
+
+        assert all(np.array_equal(found[name], value) for name, value in expected.items())
 
     def test_sparse_gradients_are_made_dense(self, tmp_path: Path) -> None:
         session = opened(program_of("cross_entropy", tmp_path, "torch", "words"), "torch")

@@ -171,6 +171,7 @@ class TestRefused:
                 r"ValueError: torch.Size\(\[2, 6\]\) \(nets.py, line 10, in forward\)",
             ),
             (forward("raise SystemExit(1)"), "forward ended the process: SystemExit: 1"),
+            (forward("raise KeyboardInterrupt"), r"forward ended the process: KeyboardInterrupt \(nets.py, line 10"),
             ("def build():\n    return nn.Linear(6, 3).requires_grad_(False)\n", "no weight that can be trained"),
             ("def build():\n    return nn.Linear(6, 3, dtype=torch.complex64)\n", "weight 'weight' is complex"),
             (

@@ -101,7 +101,7 @@ class KerasUserModel:
         """
         try:
             found = self.native(x, training=train)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             if isinstance(error, MemoryError | UserCodeFailed) or self._known(error) is not None:
                 raise
             doing = f"The model's call failed for rows of shape {list(x.shape[1:])}"

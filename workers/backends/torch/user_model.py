@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from app.errors import Cause
 from app.spec.training import Precision
 from app.spec.weights import WeightFacts
 from workers.backends.initial import Weights
@@ -115,13 +116,13 @@ class TorchUserModel:
         try:
             with torch.set_grad_enabled(train), self._products():
                 found = self.native(x)
-        except SystemExit as error:
-            raise UserCodeFailed.of(error, "The model's forward ended the process", self._folder) from error
         except Exception as error:
             if isinstance(error, MemoryError | UserCodeFailed) or cause_of(error) is not None:
                 raise
             doing = f"The model's forward failed for rows of shape {list(x.shape[1:])}"
             raise UserCodeFailed.of(error, doing, self._folder) from error
+        except BaseException as error:  # SystemExit, KeyboardInterrupt
+            raise UserCodeFailed.of(error, "The model's forward ended the process", self._folder) from error
         return self._checked(found, len(x))
 
     def _products(self) -> contextlib.AbstractContextManager[object]:
@@ -141,14 +142,26 @@ class TorchUserModel:
 
     def outputs(self, x: NDArray[np.floating]) -> NDArray[np.floating]:
         seed_all(0, self.device)
-        logits: NDArray[np.floating] = (
-            self.forward(torch.from_numpy(np.array(x)).to(self.device, self.dtype), train=False).cpu().numpy()
-        )
+        with _plain_memory_errors():
+            found = self.forward(torch.from_numpy(np.array(x)).to(self.device, self.dtype), train=False)
+            logits: NDArray[np.floating] = found.cpu().numpy()
         return logits
 
 
 def create(module: UserModule, precision: Precision) -> UserModel:
-    return TorchUserModel(module, precision=precision)
+    with _plain_memory_errors():
+        return TorchUserModel(module, precision=precision)
+
+
+@contextlib.contextmanager
+def _plain_memory_errors() -> Iterator[None]:
+    """Turn torch's own error for a full memory into Python's, which a caller without torch knows."""
+    try:
+        yield
+    except RuntimeError as error:
+        if cause_of(error) is not Cause.HOST_OUT_OF_MEMORY:
+            raise
+        raise MemoryError(str(error)) from error
 
 
 def seed_all(seed: int, device: torch.device) -> None:

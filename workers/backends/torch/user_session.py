@@ -77,6 +77,7 @@ class UserTorchSession:
             return np.full_like(sums, math.nan)
         return np.asarray(np.cumsum(np.vstack([sums, total]), axis=0)[-1])
 
+    @torch.enable_grad()  # the user's code may have turned it off for the whole process
     def _step(self, batch: Tensor, mine: slice, rate: float, seed: int, step: int) -> Tensor:
         """Make one step on this rank's rows of a batch, and return their sums."""
         seed_all(seed, self._device)
@@ -111,7 +112,7 @@ class UserTorchSession:
 
     def outputs(self, part: PartName, start: int, stop: int) -> NDArray[np.floating]:
         seed_all(self._program.seed, self._device)
-        x = self._parts[part][0][start:stop]
+        x = self._parts[part][0][start:stop].clone()  # the user's code may change it in place
         if not len(x):
             return np.zeros((0, self._model.units), self._program.dtype)
         return to_numpy(self._model.forward(x, train=False))
