@@ -211,6 +211,6 @@ def _dropped_notice(pending: _Pending) -> list[Entry]:
     ]
     if not parts:
         return []
-    message = f"The database did not answer for too long; {' and '.join(parts)} were dropped. No metric was."
+    message = f"More came than the database could take in time; {' and '.join(parts)} were dropped. No metric was."
     data = {"code": "spool_dropped", "message": message, "lines": pending.dropped_lines}
     return [Entry("notice", data | {"telemetry": pending.dropped_telemetry})]

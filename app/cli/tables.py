@@ -15,6 +15,7 @@ Json = Mapping[str, Any]
 _WH_J: Final = 3600.0
 # Enough to tell files apart; --json has all of it.
 _DIGEST_SHOWN: Final = 12
+_METRICS_SHOWN: Final = 2
 
 # Columns that people copy from or look for: never broken over lines, whatever room is left for the others.
 _WHOLE: Final = frozenset({"id", "dataset", "worker", "device", "file", "framework", "state"})
@@ -199,6 +200,13 @@ def artifacts_table(artifacts: Iterable[Json]) -> Table:
     )
 
 
+def _value_of(metrics: Json) -> str:
+    """The loss; of a script that reports none its first metrics, with their names."""
+    loss = metrics.get("val_loss", metrics.get("loss"))
+    others = "  ".join(f"{harmless(name)} {number(value)}" for name, value in sorted(metrics.items())[:_METRICS_SHOWN])
+    return number(loss) if loss is not None or not others else others
+
+
 def checkpoints_table(checkpoints: Iterable[Json]) -> Table:
     return table(
         ("step", "epoch", "which", "val_loss or loss", "size", "attempt", "age"),
@@ -207,7 +215,7 @@ def checkpoints_table(checkpoints: Iterable[Json]) -> Table:
                 item["step"],
                 item["epoch"],
                 ", ".join(name for name in ("best", "last", "final") if item.get(name)) or item.get("reason"),
-                number((item.get("metrics") or {}).get("val_loss", (item.get("metrics") or {}).get("loss"))),
+                _value_of(item.get("metrics") or {}),
                 size(item["size_bytes"]),
                 item["attempt"],
                 age(item["created_at"]),

@@ -42,6 +42,12 @@ def _name(name: str) -> str:
             "must be letters, digits and _ (at most {most}), with no digit first, for example WANDB_MODE",
             {"most": LONGEST_NAME},
         )
+    if name == "PYTHONPATH":
+        raise PydanticCustomError(
+            "variable",
+            "is set by the service itself, to the bundle's folder; bundle the folder with your modules "
+            "(trainshed run --folder src), or put it on sys.path in the script",
+        )
     if is_ours(name):
         raise PydanticCustomError(
             "variable", "is set by the service itself; choose another name, for example MY_{name}", {"name": name}

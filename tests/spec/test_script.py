@@ -203,6 +203,9 @@ class TestEnvironment:
         assert "is set by the service itself" in problem.message
         assert is_ours(name)
 
+    def test_modules_elsewhere_in_the_bundle_have_another_way(self) -> None:
+        assert "trainshed run --folder src" in only_problem(environment(variables={"PYTHONPATH": "src"})).message
+
     @pytest.mark.parametrize("name", ["1a", "a-b", "a b", "a=b", "", "ä", "A" * 129])
     def test_names_that_are_none_are_refused(self, name: str) -> None:
         assert "must be letters, digits and _" in only_problem(environment(variables={name: "1"})).message

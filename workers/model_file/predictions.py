@@ -113,22 +113,25 @@ def decided(
     Raises:
         InvalidRows: a logit, or a value, is not a finite number.
     """
-    _require_finite(logits, row_numbers)
+    own_code = isinstance(description, PythonDescription)
+    _require_finite(logits, row_numbers, own_code=own_code)
     if description.classes is not None:
         labels = [description.classes[place] for place in logits.argmax(axis=1)]
         return Predictions(labels=labels, probabilities=softmax(logits), warnings=warnings)
     scaling = description.target_scaling
     with np.errstate(over="ignore", invalid="ignore"):
         values = logits[:, 0] if scaling is None else logits[:, 0] * scaling.scale[0] + scaling.mean[0]
-    _require_finite(values[:, None], row_numbers)
+    _require_finite(values[:, None], row_numbers, own_code=own_code)
     return Predictions(values=values, warnings=warnings)
 
 
-def _require_finite(answers: NDArray[np.float64], row_numbers: NDArray[np.int64]) -> None:
+def _require_finite(answers: NDArray[np.float64], row_numbers: NDArray[np.int64], *, own_code: bool) -> None:
     bad = np.flatnonzero(~np.isfinite(answers).all(axis=1))
     if len(bad):
         row = int(row_numbers[bad[0]])
-        reason = f"Row {row}: the model's answer is not a finite number; a value of the row is far too large for it."
+        why = "a value of the row is far too large for it"
+        why = f"{why}, or its own code makes it so" if own_code else why
+        reason = f"Row {row}: the model's answer is not a finite number; {why}."
         raise InvalidRows([RowNote(reason, row)], len(bad))
 
 

@@ -265,7 +265,7 @@ class _Ending:
             many = "1 process" if left == 1 else f"{left} processes"
             return (
                 "background_ended",
-                f"It left {many} running in the background, which ended with it: a command waits for what it started.",
+                f"It left {many} running in the background, which ended with it: let it wait for what it starts.",
             )
         return "", ""
 

@@ -62,6 +62,16 @@ class TestAnswers:
             asker.ask(asker.write(), [ROWS[0], dict.fromkeys(FEATURES, 1e200)])
         assert caught.value.code == "invalid_rows"
 
+    def test_a_number_that_the_code_spoils_is_not_blamed_on_the_row_alone(self, asker: Asker) -> None:
+        source = (
+            "from torch import nn\n"
+            "class Spoiled(nn.Linear):\n    def forward(self, x): return super().forward(x) * float('nan')\n"
+            "def build(*, input_shape, output_units): return Spoiled(*input_shape, output_units)\n"
+        )
+        with pytest.raises(PredictionRefused, match="or its own code makes it so") as caught:
+            asker.ask(asker.write(source), ROWS)
+        assert caught.value.code == "invalid_rows"
+
     def test_parameters_variables_and_files_of_the_bundle_are_there(self, asker: Asker) -> None:
         source = (
             "import os, pathlib\nfrom torch import nn\n"

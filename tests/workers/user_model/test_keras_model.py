@@ -130,6 +130,13 @@ class TestRefused:
                 "def build():\n    return keras.Sequential([layers.Dense(3, trainable=False)])\n",
                 "no weight that can be trained",
             ),
+            (
+                (
+                    "class Leaving(layers.Dense):\n    def call(self, x):\n        raise KeyboardInterrupt\n"
+                    "def build():\n    return keras.Sequential([Leaving(3)])\n"
+                ),
+                r"call failed for rows of shape \[6\]: KeyboardInterrupt \(nets.py, line 5, in call\)",
+            ),
         ],
     )
     def test_with_what_is_wrong_and_what_is_right(self, tmp_path: Path, text: str, sentence: str) -> None:
