@@ -104,13 +104,23 @@ class Started:
 
 
 @contextmanager
+def _heeding_ctrl_c() -> Iterator[None]:
+    """Start programs as a terminal does: who inherits an ignored SIGINT, from a job in the background say, keeps it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def running(stack: Stack, example: Example, place: Path, *options: str) -> Iterator[Started]:
     """`trainshed run --json` in a copy of the example's folder, as a person would start it."""
     folder = place / "code"
     shutil.copytree(FOLDER / example.name, folder)
     environ = ours(TRAINSHED_URL=stack.url, TRAINSHED_KEY=stack.key, TRAINSHED_HOME=str(place / "home"))
     words = ["run", "--json", *example.options, *options, "--", *example.command]
-    with (place / "stderr").open("w") as stderr:
+    with (place / "stderr").open("w") as stderr, _heeding_ctrl_c():
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "app.cli", *words],
             cwd=folder,
