@@ -22,7 +22,7 @@ PHOTOGRAPHS = [path for path in PICTURES if path.suffix == ".png"]
 LARGEST: Final = 200_000
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 # Settings of the compose files and of single commands, which the server's settings do not know.
-OTHERS: Final = {"TRAINSHED_URL", "TRAINSHED_KEY", "TRAINSHED_OUTPUT_DIR", "TRAINSHED_CHECKPOINT_DIR"}
+OTHERS: Final = {"TRAINSHED_URL", "TRAINSHED_KEY"}
 
 
 def blocks(text: str, language: str) -> Iterator[str]:
